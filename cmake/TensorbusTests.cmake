@@ -107,6 +107,9 @@ add_executable(public_tests ${public_test_sources})
 target_link_libraries(public_tests PRIVATE tensorbus tensorbus_warnings GTest::gtest)
 set_target_properties(public_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${TENSORBUS_TEST_BIN_DIR}")
 tensorbus_compile_quickly(public_tests PRIVATE "${PROJECT_SOURCE_DIR}/tests/public/support.hpp")
+target_compile_definitions(
+  public_tests
+  PRIVATE TENSORBUS_TIME_MATCHER_CASES="${PROJECT_SOURCE_DIR}/tests/public/time_matcher_cases.txt")
 gtest_discover_tests(public_tests DISCOVERY_MODE PRE_TEST TEST_PREFIX "public/"
                      PROPERTIES TIMEOUT 120 LABELS public)
 

@@ -10,13 +10,13 @@
 #include <tensorbus/internal/calls.hpp>
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/internal/server.hpp>
-#include <tensorbus/message_struct.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
-#include <tensorbus/service_error.hpp>
 #include <tensorbus/typed_message.hpp>
 #include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message_struct.hpp>
 #include <tensorbus/values/outcome.hpp>
+#include <tensorbus/values/service_error.hpp>
 #include <utility>
 #include <vector>
 

@@ -4,10 +4,11 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tensorbus/internal/message_field.hpp>
 #include <tensorbus/message_fields.hpp>
-#include <tensorbus/message_struct.hpp>
 #include <tensorbus/tensor.hpp>
 #include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message_struct.hpp>
 #include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>

@@ -11,12 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <tensorbus/array_view.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/tensor.hpp>
+#include <tensorbus/values/array_view.hpp>
 #include <tensorbus/values/device.hpp>
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/values/layout.hpp>

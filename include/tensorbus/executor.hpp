@@ -18,9 +18,11 @@
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service.hpp>
 #include <tensorbus/subscriber.hpp>
+#include <tensorbus/sync/time_synchronizer.hpp>
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/values/outcome.hpp>
 #include <utility>
+#include <vector>
 #if __has_include(<stop_token>)  // libc++ has it since LLVM 18
 #include <stop_token>
 #endif
@@ -51,7 +53,8 @@ class Executor {
  public:
   // A callback that takes a Sample by value may keep it.
   using Callback = std::function<void(Sample)>;
-  // Identifies an added subscriber or service; never reused.
+  using SetCallback = std::function<void(std::vector<Sample>)>;
+  // Identifies an added subscriber, synchronizer or service; never reused.
   enum class Token : std::uint64_t {};
 
   // Throws Error(kSystem) if no descriptors are left.
@@ -64,6 +67,11 @@ class Executor {
   Token on_sample(Subscriber subscriber, Callback callback) {
     const int descriptor = subscriber.event_descriptor();  // readable at first
     return add(std::make_shared<Topic>(std::move(subscriber), std::move(callback)), descriptor);
+  }
+  // Adds a synchronizer: the callback gets its sets. Throws like on_sample().
+  Token on_samples(TimeSynchronizer synchronizer, SetCallback callback) {
+    const int descriptor = synchronizer.descriptor();
+    return add(std::make_shared<Sets>(std::move(synchronizer), std::move(callback)), descriptor);
   }
   // Adds a service; may be called in a callback. Throws Error(kClosed) for a moved-from service,
   // and Error(kSystem).
@@ -138,6 +146,17 @@ class Executor {
    private:
     Subscriber subscriber_;
     Callback callback_;
+  };
+
+  class Sets final : public Source {
+   public:
+    Sets(TimeSynchronizer from, SetCallback call)
+        : synchronizer_(std::move(from)), callback_(std::move(call)) {}
+    Outcome step() override;
+
+   private:
+    TimeSynchronizer synchronizer_;
+    SetCallback callback_;
   };
 
   class Requests final : public Source {
@@ -219,6 +238,19 @@ inline Outcome Executor::Topic::step() {
   if (outcome == Outcome::kDone) {
     const Parents parents(sample);
     callback_(std::move(sample));
+  }
+  return outcome;
+}
+
+inline Outcome Executor::Sets::step() {
+  std::vector<Sample> set;
+  const Outcome outcome = synchronizer_.try_receive(set);
+  if (outcome == Outcome::kHoldLimit)
+    throw Error(Code::kInvalidArgument,
+                "max_held samples of a publisher are held: release some, or raise max_held");
+  if (outcome == Outcome::kDone) {
+    const Parents parents(set);
+    callback_(std::move(set));
   }
   return outcome;
 }

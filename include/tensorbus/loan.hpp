@@ -5,10 +5,10 @@
 
 #include <cstddef>
 #include <span>
-#include <tensorbus/array_view.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/participant.hpp>
+#include <tensorbus/values/array_view.hpp>
 #include <tensorbus/values/device.hpp>
 #include <tensorbus/values/layout.hpp>
 #include <tensorbus/values/message.hpp>

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <tensorbus/sample.hpp>
 #include <vector>
 
@@ -24,6 +25,12 @@ class Parents {
     std::vector<const tb_sample*> given;
     given.reserve(samples.size());
     for (const Sample* sample : samples) given.push_back(sample->sample_.get());
+    tb_name_parents(given.data(), static_cast<std::uint32_t>(given.size()));
+  }
+  explicit Parents(std::span<const Sample> samples) {
+    std::vector<const tb_sample*> given;
+    given.reserve(samples.size());
+    for (const Sample& sample : samples) given.push_back(sample.sample_.get());
     tb_name_parents(given.data(), static_cast<std::uint32_t>(given.size()));
   }
   explicit Parents(const Sample& sample) {

@@ -12,12 +12,12 @@
 #include <tensorbus/internal/calls.hpp>
 #include <tensorbus/internal/failure.hpp>
 #include <tensorbus/internal/polling.hpp>
-#include <tensorbus/message_struct.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/typed_message.hpp>
 #include <tensorbus/values/error.hpp>
+#include <tensorbus/values/message_struct.hpp>
 #include <tensorbus/values/outcome.hpp>
 #include <utility>
 

@@ -114,6 +114,7 @@ class Subscriber {
   void close() { tb_subscriber_close(get()); }
 
  private:
+  friend class TimeSynchronizer;
   tb_subscriber* get() const { return internal::living(subscriber_, "subscriber"); }
   Outcome receive_within(Sample& sample, std::int64_t timeout_ns, const tb_give_up* give_up) {
     return internal::receive_into(sample, [&](tb_sample** given) {

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <tensorbus/array_view.hpp>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/file_ref.hpp>
 #include <tensorbus/internal/tensors.hpp>
+#include <tensorbus/values/array_view.hpp>
 #include <tensorbus/values/device.hpp>
 #include <tensorbus/values/layout.hpp>
 #include <tensorbus/values/message.hpp>

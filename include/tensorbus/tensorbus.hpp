@@ -5,7 +5,6 @@
 // These headers are compiled with the program. Of libtensorbus they use only the functions of
 // <tensorbus/tensorbus.h>, whose ABI is stable. So they work with any compiler, and with the
 // library of any later version with the same soname (docs/c.md).
-#include <tensorbus/array_view.hpp>
 #include <tensorbus/client.hpp>
 #include <tensorbus/content.hpp>
 #include <tensorbus/executor.hpp>
@@ -15,7 +14,6 @@
 #include <tensorbus/listing.hpp>
 #include <tensorbus/loan.hpp>
 #include <tensorbus/log.hpp>
-#include <tensorbus/message_enum.hpp>
 #include <tensorbus/parents.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/player.hpp>
@@ -25,12 +23,14 @@
 #include <tensorbus/recording.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service.hpp>
-#include <tensorbus/service_error.hpp>
 #include <tensorbus/share.hpp>
 #include <tensorbus/standard_messages.hpp>
 #include <tensorbus/subscriber.hpp>
+#include <tensorbus/sync/sample_time.hpp>
+#include <tensorbus/sync/time_synchronizer.hpp>
 #include <tensorbus/tensor.hpp>
 #include <tensorbus/typed_message.hpp>
+#include <tensorbus/values/array_view.hpp>
 #include <tensorbus/values/device.hpp>
 #include <tensorbus/values/dims.hpp>
 #include <tensorbus/values/dtype.hpp>
@@ -41,6 +41,7 @@
 #include <tensorbus/values/layout.hpp>
 #include <tensorbus/values/listed.hpp>
 #include <tensorbus/values/message.hpp>
+#include <tensorbus/values/message_enum.hpp>
 #include <tensorbus/values/message_type.hpp>
 #include <tensorbus/values/options.hpp>
 #include <tensorbus/values/origin.hpp>
@@ -48,5 +49,6 @@
 #include <tensorbus/values/played.hpp>
 #include <tensorbus/values/recorded.hpp>
 #include <tensorbus/values/sample_header.hpp>
+#include <tensorbus/values/service_error.hpp>
 #include <tensorbus/values/stats.hpp>
 #include <tensorbus/values/value.hpp>

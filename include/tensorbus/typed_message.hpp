@@ -1,9 +1,10 @@
 #pragma once
 
+#include <tensorbus/internal/message_field.hpp>
 #include <tensorbus/message_fields.hpp>
-#include <tensorbus/message_struct.hpp>
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/values/message_struct.hpp>
 
 namespace tensorbus::inline v0 {
 

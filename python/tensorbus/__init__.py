@@ -54,7 +54,12 @@ with interrupts_later():
     from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from tensorbus._base.stats import PublisherStats, QueueStats, SubscriberStats
+    from tensorbus._base.stats import (
+        PublisherStats,
+        QueueStats,
+        SubscriberStats,
+        TimeSynchronizerStats,
+    )
     from tensorbus._files.mapped_file import MappedFile, flush, map_file
     from tensorbus._inspection.inspection import inspect
     from tensorbus._inspection.rates import PublisherRate, rates
@@ -77,9 +82,10 @@ if TYPE_CHECKING:
     from tensorbus._queues.queue import Queue
     from tensorbus._recording.dataset import RecordingDataset
     from tensorbus._recording.player import Player, PlayerStats
-    from tensorbus._recording.recorded_samples import RecordedSamples
+    from tensorbus._recording.recorded_samples import RecordedSample, RecordedSamples
     from tensorbus._recording.recorder import Recorder, RecorderStats
     from tensorbus._recording.recording import RecordedTopic, Recording
+    from tensorbus._recording.video_frames import VideoFrame, VideoFrames
     from tensorbus._sharing.weights import load_state_dict
     from tensorbus._tensors.born import AllocateStats, allocate
     from tensorbus._topics.async_publisher import AsyncPublisher
@@ -93,6 +99,7 @@ if TYPE_CHECKING:
         wait_for_node,
         wait_for_topic,
     )
+    from tensorbus._topics.time_synchronizer import TimeSynchronizer
     from tensorbus._topics.wait_any import wait_any
     from tensorbus.messages import Message, MessageHeader, MessageType
     from tensorbus.messages._standard import *  # noqa: F403
@@ -167,6 +174,7 @@ __all__ = [
     "QueueReport",
     "QueueStats",
     "RateExecutor",
+    "RecordedSample",
     "RecordedSamples",
     "RecordedTopic",
     "Recorder",
@@ -187,6 +195,8 @@ __all__ = [
     "SyncRateExecutor",
     "SystemCallError",
     "TensorMessage",
+    "TimeSynchronizer",
+    "TimeSynchronizerStats",
     "Timeout",
     "Timer",
     "TimestampMessage",
@@ -195,6 +205,8 @@ __all__ = [
     "TypeMismatch",
     "Unsupported",
     "VersionMismatch",
+    "VideoFrame",
+    "VideoFrames",
     "WorkerDied",
     "WorkerPool",
     "__version__",
@@ -224,7 +236,7 @@ public(Memory)
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {
-        "_base.stats": "PublisherStats QueueStats SubscriberStats",
+        "_base.stats": "PublisherStats QueueStats SubscriberStats TimeSynchronizerStats",
         "_files.mapped_file": "MappedFile flush map_file",
         "_pools.worker_pool": "WorkerPool",
         "_inspection.inspection": "inspect",
@@ -237,13 +249,15 @@ _LATER = {
         "_recording.player": "Player PlayerStats",
         "_recording.recorder": "Recorder RecorderStats",
         "_recording.recording": "RecordedTopic Recording",
-        "_recording.recorded_samples": "RecordedSamples",
+        "_recording.recorded_samples": "RecordedSample RecordedSamples",
+        "_recording.video_frames": "VideoFrame VideoFrames",
         "_sharing.weights": "load_state_dict",
         "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",
         "_topics.async_subscriber": "AsyncSubscriber",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "
         "wait_for_topic",
+        "_topics.time_synchronizer": "TimeSynchronizer",
         "_topics.wait_any": "wait_any",
         "nodes": "AsyncExecutor Client Node Parameter RateExecutor Service Subscription "
         "SyncRateExecutor Timer run",

@@ -68,6 +68,14 @@ def record() -> None:
         print(poses, [sample.data for sample in recording])
         windows: tb.RecordingDataset = recording.dataset("a", window=2, step=1)
         print(len(windows), windows[0])
+        first: tb.RecordedSample[tb.PoseMessage] = some[0]
+        print(first.time_ns, first.copy().time_ns, first.data.position)
+
+
+def watch() -> None:
+    with tb.VideoFrames("image.mp4") as frames:
+        frame: tb.VideoFrame = frames.at(frames.time_ns(0))
+        print(len(frames), frame.time_ns, frame.image.shape, frames[1:], frames.index_at(7))
 
 
 def play() -> None:
@@ -93,6 +101,17 @@ def receive() -> list[Any]:
         ready: list[tb.Subscriber] = tb.wait_any([subscriber], timeout=1)
         print(maybe, ready, subscriber.fileno(), np.from_dlpack(subscriber.receive(timeout=1)))
     return found
+
+
+def receive_pairs() -> None:
+    both = [tb.Subscriber("left"), tb.Subscriber("right", tb.ImageMessage)]
+    with tb.TimeSynchronizer(both, tolerance=0.01, queue_size=4, time="stamp") as pairs:
+        for left, right in pairs:
+            print(left.header.topic, right.data)
+        maybe: tuple[tb.Sample, ...] | None = pairs.try_receive()
+        stats: tb.TimeSynchronizerStats = pairs.stats
+        print(maybe, pairs.receive(timeout=1), stats.sets, stats.dropped, pairs.topics)
+    tb.TimeSynchronizer(both, tolerance=0, time=lambda sample: sample.header.timestamp_ns).close()
 
 
 async def receive_async() -> None:

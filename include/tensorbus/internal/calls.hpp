@@ -11,10 +11,10 @@
 #include <tensorbus/internal/failure.hpp>
 #include <tensorbus/internal/message_pack.hpp>
 #include <tensorbus/sample.hpp>
-#include <tensorbus/service_error.hpp>
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/values/message.hpp>
 #include <tensorbus/values/message_type.hpp>
+#include <tensorbus/values/service_error.hpp>
 #include <tensorbus/values/value.hpp>
 #include <utility>
 #include <vector>

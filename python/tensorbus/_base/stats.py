@@ -132,3 +132,39 @@ class QueueStats(Stats):
     """Items lost with processes that died after they got them."""
     bytes: int
     """Bytes of the tensors and pickles of the items that wait."""
+
+
+@public
+@dataclass(frozen=True, eq=False)
+class TimeSynchronizerStats(Stats):
+    """Counters of a `TimeSynchronizer` since it was made, and its current state.
+
+    All but `sets` are tuples with a number for each subscriber, in their order. For each of them
+    `received` is the sum of `sets`, `dropped` and `waiting`.
+
+    >>> from tensorbus import Subscriber, TimeSynchronizer
+    >>> with TimeSynchronizer([Subscriber("doc/l"), Subscriber("doc/r")], tolerance=0.01) as pairs:
+    ...     pairs.stats.sets, pairs.stats.dropped
+    (0, (0, 0))
+    """
+
+    sets: int
+    """Sets that were returned. Each has one sample of every topic."""
+    received: tuple[int, ...]
+    """Samples taken from the subscriber."""
+    unmatched: tuple[int, ...]
+    """Samples dropped because no later set can have them: their partners never came."""
+    overflowed: tuple[int, ...]
+    """Samples dropped for newer ones because `queue_size` samples were waiting."""
+    late: tuple[int, ...]
+    """Samples dropped because an earlier sample of their topic had a later time."""
+    invalid: tuple[int, ...]
+    """Samples whose time could not be read."""
+    waiting: tuple[int, ...]
+    """Samples that wait for partners now."""
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """All samples that were dropped, for each subscriber."""
+        reasons = (self.unmatched, self.overflowed, self.late, self.invalid)
+        return tuple(map(sum, zip(*reasons, strict=True)))

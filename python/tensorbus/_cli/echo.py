@@ -165,4 +165,5 @@ class _Text:
         found = fields_of(data)
         for value in [data] if found is None else found.values():
             if is_tensor(value):
-                draw(partial(pixels, value), self._coloured)
+                encoding = None if found is None else found.get("encoding")
+                draw(partial(pixels, value, encoding=encoding), self._coloured)

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -138,7 +138,7 @@ def convert(
     finally:
         sink.close()
     print(f"{written} messages: {shown(output)}")
-    _report_left_out(recording, left_out)
+    _report_left_out(left_out, recording.damage)
 
 
 @app.command("export", epilog="Example: tensorbus recording export run.mcap -o frames --format png")
@@ -149,23 +149,54 @@ def export_(
         str, typer.Option("--output", "-o", help="The folder.", metavar="FOLDER")
     ] = "exported",
     format: Annotated[
-        str, typer.Option(help=f"The format of tensors: {', '.join(FORMATS)}.", metavar="FORMAT")
+        str, typer.Option(help=f"The format: {', '.join(FORMATS)}.", metavar="FORMAT")
     ] = "npz",
     start: Start = 0.0,
     end: End = None,
 ) -> None:
-    """Write tensors to files of NumPy, safetensors or images, and other values to lines of JSON."""
+    """Write tensors to files of arrays, images or videos, and other values to lines of JSON."""
     found = Recording(file, library="numpy")
     try:
         done = export(found, output, topics or [], format, **_bounds(found, start, end))
     except ImportError as error:
-        package = _PACKAGES.get(str(error.name), error.name)
-        fail(f"{error.name} is not installed: pip install {package}")
+        _fail_without(error)
     print(f"{done.messages} messages, {done.files} files: {shown(output)}")
-    _report_left_out(found, done.left_out)
+    _report_left_out(done.left_out, found.damage)
 
 
-_PACKAGES = {"PIL": "pillow"}
+@app.command("import", epilog="Example: tensorbus recording import rosbag2_run run.mcap")
+def import_(
+    bag: Annotated[str, typer.Argument(help="The folder of a ROS 2 bag: sqlite3 or MCAP.")],
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The new recording.")],
+    topics: Some = None,
+    overwrite: Overwrite = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Write each message as a dict of all its fields.")
+    ] = False,
+) -> None:
+    """Write a recording of a ROS 2 bag: images, point clouds, poses as types, the rest as dicts."""
+    try:
+        from tensorbus._recording.ros.bags import import_bag
+
+        done = import_bag(bag, output, topics=topics or (), overwrite=overwrite, plain=plain)
+    except ImportError as error:
+        _fail_without(error)
+    print(f"{done.messages} messages: {shown(output)}")
+    _report_left_out(done.left_out)
+
+
+_PACKAGES = {
+    "PIL": "pillow",
+    "av": "'tensorbus[video]'",
+    "mcap": "'tensorbus[ros]'",
+    "rosbags": "'tensorbus[ros]'",
+    "webdataset": "'tensorbus[webdataset]'",
+}
+
+
+def _fail_without(error: ImportError) -> NoReturn:
+    name = str(error.name).partition(".")[0]
+    fail(f"{name} is not installed: pip install {_PACKAGES.get(name, name)}")
 
 
 def _bounds(found: Recording, start: float, end: float | None) -> dict[str, int]:
@@ -180,9 +211,9 @@ def _times(topic: str, samples: RecordedSamples[Any]) -> Iterator[tuple[int, str
     return ((samples.time_ns(number), topic, number) for number in range(len(samples)))
 
 
-def _report_left_out(found: Recording, left_out: LeftOut) -> None:
-    """Ends the command with status 1 if parts of the recording were not written."""
-    troubles = [*left_out, *([found.damage] if found.damage else ())]
+def _report_left_out(left_out: LeftOut, damage: str = "") -> None:
+    """Ends the command with status 1 if parts of the source were not written."""
+    troubles = [*left_out, *([damage] if damage else ())]
     for trouble in troubles:
         print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
     if troubles:

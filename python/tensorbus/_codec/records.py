@@ -189,7 +189,11 @@ def _restore_hashed(container: Callable[[Any], Any]) -> Callable[..., Any]:
 
 def _restore_view(restorer: Restorer, index: int) -> Any:
     memory: Memory = restorer.memory(index)
-    return memoryview(memory) if restorer.library is None else tensor_from(memory, restorer.library)  # type: ignore[arg-type]
+    if restorer.library is not None:
+        return tensor_from(memory, restorer.library)
+    if type(memory) is Memory:
+        return memoryview(memory)  # type: ignore[arg-type]
+    return memoryview(learn().asarray(memory))  # the bytes of a message or of a file
 
 
 def _restore_handle(_: Restorer, text: str) -> Handle:

@@ -146,8 +146,7 @@ def work(
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process handles Ctrl-C
     try:
-        items = Queue.open(inbox, domain=domain)
-        items._receive_with(access)
+        items = Queue.open(inbox, access=access, domain=domain)
         answers = Queue.open(outbox, domain=domain)
         first = items._take_sample(None) if job is None else job
     except (Closed, Timeout):  # the pool has ended, or had no descriptor for this connection

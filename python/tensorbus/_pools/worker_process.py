@@ -48,9 +48,9 @@ class WorkerProcess:
         self._given = 0  # number of tasks so far
         self._unsure = False  # a shortage prevents a check for unread answers
         self._pending: Pending | None = None  # None: no memory or descriptor for the request
-        self._inbox = Queue(shared=options.access == "shared", domain=options.domain)
-        self._outbox = Queue(shared=options.access == "shared", domain=options.domain)
-        self._outbox._receive_with(options.access)
+        shared = options.access == "shared"
+        self._inbox = Queue(shared=shared, domain=options.domain)
+        self._outbox = Queue(shared=shared, access=options.access, domain=options.domain)
         try:
             self._start(job, options)
         except BaseException:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
-from tensorbus._base.arguments import Access, access_named, seconds, topic_name, whole_number
+from tensorbus._base.arguments import Access, seconds, topic_name, whole_number
 from tensorbus._base.closing import Closing
 from tensorbus._base.errors import (
     Closed,
@@ -28,7 +28,9 @@ from tensorbus._pickling import pickler
 from tensorbus._pickling.pickler import NO_TENSORS
 from tensorbus._queues.ending import forks, wait_for_getters
 from tensorbus._queues.pending import checked, result_of
+from tensorbus._queues.receives import Receives
 from tensorbus._queues.unread import Item, Unread
+from tensorbus._tensors.library import Library
 
 _getpid = os.getpid
 _BATCH = 128  # items that put_many() passes to the core in one call
@@ -61,12 +63,17 @@ class Queue(Closing, Generic[T]):
             memory, like `torch.multiprocessing`.
         max_bytes: how many bytes of tensors and pickles may wait; 0 for no limit. `put` waits for
             room as with `maxsize`.
+        access: the access to the tensors that this object gets, see `tensorbus.Subscriber`; `None`
+            is "copy-on-write", or "shared" for a queue with `shared=True`. A child that gets the
+            queue keeps it.
+        library: the library of the tensors that this object gets, see `tensorbus.Subscriber`.
         domain: see `tensorbus.participant`.
 
     Raises:
         TypeError: a name is passed for `maxsize`.
-        InvalidArgument: `maxsize` or `max_bytes` is not a whole number, the name is invalid, or
-            another queue has it; the message names the process of that queue.
+        InvalidArgument: `maxsize` or `max_bytes` is not a whole number; `access` is invalid, or
+            does not fit `shared`; `library` is invalid; the name is invalid, or another queue has
+            it (the message names the process of that queue).
 
     >>> import numpy as np
     >>> with Queue(maxsize=8) as frames:
@@ -83,6 +90,8 @@ class Queue(Closing, Generic[T]):
         redeliver: bool = False,
         shared: bool = False,
         max_bytes: int = 0,
+        access: Access | None = None,
+        library: Library | None = None,
         domain: str | None = None,
     ) -> None:
         if isinstance(maxsize, str):
@@ -90,6 +99,7 @@ class Queue(Closing, Generic[T]):
                 f"maxsize={maxsize!r}: expected a whole number. A name is given as "
                 f"name={maxsize!r}; an existing queue is opened with Queue.open({maxsize!r})"
             )
+        receives = Receives(access, library, shared)
         home = participant(domain)
         self._join(
             _core.Queue(
@@ -102,51 +112,73 @@ class Queue(Closing, Generic[T]):
             ),
             home.domain,
             name or "",
+            receives,
         )
 
     @classmethod
-    def open(cls, name: str, *, timeout: float | None = None, domain: str | None = None) -> Self:
+    def open(
+        cls,
+        name: str,
+        *,
+        timeout: float | None = None,
+        access: Access | None = None,
+        library: Library | None = None,
+        domain: str | None = None,
+    ) -> Self:
         """Opens the queue with this name or address; waits until it exists.
 
         Args:
             name: the queue's name, or its `address`.
             timeout: seconds to wait for the queue; `None` for no limit.
+            access, library: for the tensors that this object gets, see `Queue`.
             domain: see `tensorbus.participant`.
 
         Raises:
             Timeout: the queue was not made in time.
             Closed: there is no queue with this address any more.
             OutOfMemory: see `get`.
+            InvalidArgument: `access` is invalid, or does not fit the queue; `library` is invalid.
 
         >>> with Queue(name="doc/jobs") as jobs:
         ...     jobs.put(7)
         ...     Queue.open("doc/jobs", timeout=10).get()
         7
         """
+        Receives(access, library)
         home = participant(domain)
+        core = _core.Queue.open(name, seconds("timeout", timeout), home)
         opened = cls.__new__(cls)
-        opened._join(_core.Queue.open(name, seconds("timeout", timeout), home), home.domain, name)
+        opened._join(core, home.domain, name, Receives(access, library, core.shared))
         return opened
 
     @classmethod
     async def open_async(
-        cls, name: str, *, timeout: float | None = None, domain: str | None = None
+        cls,
+        name: str,
+        *,
+        timeout: float | None = None,
+        access: Access | None = None,
+        library: Library | None = None,
+        domain: str | None = None,
     ) -> Self:
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
-            name, timeout, domain: see `open`.
+            name, timeout, access, library, domain: see `open`.
 
         Raises:
-            Timeout, Closed, OutOfMemory: like `open`.
+            Timeout, Closed, OutOfMemory, InvalidArgument: like `open`.
         """
         from tensorbus._queues.opening import open_in_thread
 
         return await open_in_thread(
-            lambda step: cls.open(name, timeout=step, domain=domain), seconds("timeout", timeout)
+            lambda step: cls.open(
+                name, timeout=step, access=access, library=library, domain=domain
+            ),
+            seconds("timeout", timeout),
         )
 
-    def _join(self, core: _core.Queue, domain: str, name: str) -> None:
+    def _join(self, core: _core.Queue, domain: str, name: str, receives: Receives) -> None:
         self._core = core
         self._process = os.getpid()
         self._address = core.address
@@ -154,10 +186,11 @@ class Queue(Closing, Generic[T]):
         self._domain = domain
         self._shared = core.shared
         self._made_with = (core.maxsize, core.redeliver, core.shared, core.max_bytes)
-        self._access: _core.Access | None = None  # None: the queue's default
+        self._receives = receives
+        receives.apply_to(core)
         self._is_shared_out = bool(name)  # other processes may have its name, address or pickle
         self._forks = forks()
-        self._unread = Unread()
+        self._unread = Unread(receives.library)
         self._closed = False
 
     @property
@@ -169,16 +202,9 @@ class Queue(Closing, Generic[T]):
             home = participant(self._domain)
             self._core = _core.Queue.at(self._address, home, *self._made_with)
             self._process = os.getpid()
-            if self._access is not None:
-                self._core.receive_with(self._access)
-            self._unread = Unread()
+            self._receives.apply_to(self._core)
+            self._unread = Unread(self._receives.library)
         return self._core
-
-    def _receive_with(self, access: Access | None) -> None:
-        """Sets the access to the tensors that this object gets; None: the queue's default."""
-        if access is not None:
-            self._access = access_named(access)
-            self._core.receive_with(self._access)
 
     @property
     def address(self) -> str:
@@ -573,7 +599,9 @@ class Queue(Closing, Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         self._is_shared_out = True
-        return _reopen, (self._address, self._domain, self._name)
+        receives = self._receives
+        place = self._address, self._domain, self._name
+        return _reopen, (*place, receives.access, receives.library)
 
     def __repr__(self) -> str:
         named = repr(self._name) if self._name else self._address
@@ -601,8 +629,10 @@ class Queue(Closing, Generic[T]):
             return "closed"
 
 
-def _reopen(address: str, domain: str, name: str = "") -> Queue[Any]:
-    queue: Queue[Any] = Queue.open(address, domain=domain)
+def _reopen(
+    address: str, domain: str, name: str, access: Access | None, library: Library | None
+) -> Queue[Any]:
+    queue: Queue[Any] = Queue.open(address, access=access, library=library, domain=domain)
     queue._name = name
     return queue
 

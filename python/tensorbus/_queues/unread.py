@@ -10,6 +10,7 @@ from typing import Any
 
 from tensorbus import _core
 from tensorbus._pickling import pickler
+from tensorbus._tensors.library import Library
 
 # A plain value in a tuple, or the sample of any other item.
 Item = tuple[Any] | _core.Sample
@@ -18,7 +19,9 @@ Item = tuple[Any] | _core.Sample
 class Unread:
     """Items of one process, the oldest first. The next gets of the process return them."""
 
-    def __init__(self) -> None:
+    def __init__(self, library: Library | None) -> None:
+        """`library` is the library of the items' tensors."""
+        self._library = library
         self.items: deque[Item] = deque()
         self._process = os.getpid()
 
@@ -39,7 +42,7 @@ class Unread:
     def load(self, item: Item) -> Any:
         """The value that was put. If a signal handler raises meanwhile, the item is kept."""
         try:
-            return _value(item)
+            return self._value(item)
         except Exception:
             raise
         except BaseException:
@@ -54,7 +57,7 @@ class Unread:
         """
         while items:
             try:
-                values.append(_value(items[0]))
+                values.append(self._value(items[0]))
             except Exception:
                 if values:
                     self.keep((), items)
@@ -67,6 +70,5 @@ class Unread:
             items.popleft()
         return values
 
-
-def _value(item: Item) -> Any:
-    return item[0] if isinstance(item, tuple) else pickler.load(item)
+    def _value(self, item: Item) -> Any:
+        return item[0] if isinstance(item, tuple) else pickler.load(item, self._library)

@@ -1,24 +1,25 @@
-"""Recordings as files of arrays and images."""
+"""Recordings as files of arrays, images and videos."""
 
 from __future__ import annotations
 
-import base64
 import os
-from collections.abc import Callable, Collection, Iterable
-from io import BytesIO
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tensorbus._base.errors import InvalidArgument, Unsupported
-from tensorbus._base.text import json_text
+from tensorbus._recording.formats.message_files import ENCODERS, MessageFiles
+from tensorbus._recording.formats.topic_files import Message, TopicFiles, file_names
+from tensorbus._recording.formats.video_files import VideoFiles
+from tensorbus._recording.formats.web_dataset import WebDatasetFiles
 from tensorbus._recording.left_out import LeftOut
+from tensorbus._recording.message_parts import MessageParts
+from tensorbus._recording.plain_messages import plain_data
+from tensorbus._recording.recorded_samples import RecordedSample
 from tensorbus._recording.recording import END, Recording
-from tensorbus._topics.sample import Sample
-
-FORMATS = ("npy", "npz", "safetensors", "png", "jpg")
-_CHANNELS = {"png": (1, 3, 4), "jpg": (1, 3)}
-_PILLOW_NAMES = {"png": "png", "jpg": "jpeg"}
-_MAX_NAME_BYTES = 200  # of a topic or tensor in a file name; file names have at most 255
 
 
 class Exported(NamedTuple):
@@ -38,15 +39,15 @@ def export(
     start_ns: int = 0,
     end_ns: int = END,
 ) -> Exported:
-    """Writes the tensors of messages to files, and each message's other values as a line of JSON.
+    """Writes the tensors of messages to files, and each message's other values as JSON.
 
-    Each topic has a folder. Tensors are in `000000.npz` (safetensors, npz) or `000000.NAME.npy`
-    (npy, png, jpg). `messages.jsonl` has topic, sequence, times and the other fields; a tensor is
-    `{"tensor": name}` there. A message that is damaged, or has a tensor that the format cannot
-    hold, is left out.
+    Each topic has a folder. Tensors are in `000000.npz` (safetensors, npz), `000000.NAME.npy` (npy,
+    png, jpg), `NAME.mp4` (mp4, mkv) or `000000.tar` (webdataset, which has the JSON, too).
+    `messages.jsonl` has topic, sequence, times and the other fields; a tensor is `{"tensor": name}`
+    there. A message that is damaged, or has a tensor that the format cannot hold, is left out.
 
     Args:
-        recording: the source, opened with `library="numpy"`.
+        recording: the source.
         folder: the target, empty or not existing.
         topics: names of topics; empty for all.
         kind: one of `FORMATS`.
@@ -56,11 +57,12 @@ def export(
     Raises:
         InvalidArgument: the format or a topic is unknown, or the folder is not empty.
         ImportError: the package that writes the format is missing.
+        Unsupported: the installed package cannot write the format.
         OSError: a file cannot be written, for example because the disk is full.
     """
     if kind not in FORMATS:
         raise InvalidArgument(f"format={kind!r}: expected one of {FORMATS}")
-    encode = _ENCODERS[kind]()
+    open_files = _FORMATS[kind]()
     names = topics or recording.topics
     selected = {topic: recording.select(topic, start_ns=start_ns, end_ns=end_ns) for topic in names}
     target = Path(folder)
@@ -69,185 +71,61 @@ def export(
         raise InvalidArgument(f"folder {str(folder)!r}: it is not empty")
     messages = files = 0
     left_out = LeftOut()
-    for topic, name in _file_names(selected).items():
+    for topic, name in file_names(selected).items():
         samples, place = selected[topic], target / name
         place.mkdir()
         written = 0
-        with open(place / "messages.jsonl", "w") as lines:
+        with closing(open_files(place)) as of_topic:
             for number in range(len(samples)):
                 with left_out.of(topic):
-                    line, contents = _encoded(samples[number], f"{number:06}", encode)
-                    for file, content in contents.items():
-                        (place / file).write_bytes(content)
-                    lines.write(json_text({**line, "time_ns": samples.time_ns(number)}) + "\n")
+                    files += of_topic.add(_message(samples[number], number))
                     written += 1
-                    files += len(contents)
         if samples and not written:
-            (place / "messages.jsonl").unlink()
-            place.rmdir()
+            shutil.rmtree(place)
         messages += written
     return Exported(messages, files, left_out)
 
 
-def _encoded(
-    sample: Sample[Any], start: str, encode: Encode
-) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The JSON line of a message, and its files by name; names begin with `start`."""
-    tensors: dict[str, Any] = {}
-    rest = _without_tensors(sample.data, "", tensors)
-    names, contents = encode(start, tensors) if tensors else ({}, {})
+def _message(sample: RecordedSample[Any], number: int) -> Message:
     header = sample.header
-    line = {
-        "topic": header.topic,
-        "sequence": header.sequence,
-        "timestamp_ns": header.timestamp_ns,
-        "files": names,
-        "data": rest,
-    }
-    return line, contents
+    return Message(
+        f"{number:06}",
+        {
+            "topic": header.topic,
+            "sequence": header.sequence,
+            "timestamp_ns": header.timestamp_ns,
+            "time_ns": sample.time_ns,
+        },
+        MessageParts(plain_data(sample, "numpy")),
+    )
 
 
-def _file_name(topic: str) -> str:
-    """A file name for a topic or tensor. Long names are cut.
-
-    >>> _file_name("/camera/left image"), _file_name(".."), len(_file_name("x" * 300))
-    ('camera_left image', '_', 200)
-    """
-    name = topic.strip("/").replace("/", "_").replace("\0", "_")
-    name = name.encode(errors="replace")[:_MAX_NAME_BYTES].decode(errors="ignore")
-    return name if name.strip(".") else "_"
+OpenFiles = Callable[[Path], TopicFiles]
+"""Opens the files of a topic in its folder."""
 
 
-def _file_names(names: Iterable[str]) -> dict[str, str]:
-    """A file name for each name; no two are the same.
-
-    >>> _file_names(["a/b", "a_b", "c"])
-    {'a/b': 'a_b', 'a_b': 'a_b_2', 'c': 'c'}
-    """
-    found: dict[str, str] = {}
-    for name in names:
-        found[name] = _unused(_file_name(name), found.values())
-    return found
+def _message_files(kind: str) -> OpenFiles:
+    return partial(MessageFiles, ENCODERS[kind]())
 
 
-def _unused(name: str, used: Collection[str]) -> str:
-    """The name, with a number appended if it is in use."""
-    found, number = name, 1
-    while found in used:
-        number += 1
-        found = f"{name}_{number}"
-    return found
+def _web_dataset() -> OpenFiles:
+    import webdataset  # noqa: F401 - raises ImportError before anything is written
+
+    return WebDatasetFiles
 
 
-def _without_tensors(value: Any, path: str, tensors: dict[str, Any]) -> Any:
-    """The value for JSON. Its arrays are moved into `tensors`, under their paths in the message."""
-    import numpy as np
+def _videos(suffix: str) -> OpenFiles:
+    import av
 
-    if isinstance(value, np.ndarray) or type(value).__module__ == "torch":
-        name = _unused(path or "data", tensors)
-        tensors[name] = value
-        return {"tensor": name}
-    if isinstance(value, np.generic):
-        return _without_tensors(value.item(), path, tensors)
-    if isinstance(value, dict):
-        return {
-            str(key): _without_tensors(item, _within(path, key), tensors)
-            for key, item in value.items()
-        }
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [
-            _without_tensors(item, _within(path, index), tensors)
-            for index, item in enumerate(value)
-        ]
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return {"base64": base64.b64encode(value).decode()}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    return repr(value)
+    if "libx264" not in av.codecs_available:
+        raise Unsupported("this PyAV has no encoder for H.264: pip install 'tensorbus[video]'")
+    return partial(VideoFiles, suffix)
 
 
-def _within(path: str, key: object) -> str:
-    return f"{path}.{key}" if path else str(key)
-
-
-Encode = Callable[[str, dict[str, Any]], tuple[dict[str, str], dict[str, bytes]]]
-"""From a prefix of file names and tensors by name: each tensor's file name, and the files."""
-
-
-def _npy() -> Encode:
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        names = {key: f"{start}.{name}.npy" for key, name in _file_names(tensors).items()}
-        return names, {names[key]: _npy_bytes(tensors[key]) for key in names}
-
-    return encode
-
-
-def _npy_bytes(tensor: Any) -> bytes:
-    import numpy as np
-
-    out = BytesIO()
-    np.save(out, tensor, allow_pickle=False)
-    return out.getvalue()
-
-
-def _npz() -> Encode:
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        import zipfile
-
-        # Not numpy.savez: a key may be the name of one of its arguments.
-        name, out = f"{start}.npz", BytesIO()
-        with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
-            for key, tensor in tensors.items():
-                file.writestr(f"{key}.npy", _npy_bytes(tensor))
-        return dict.fromkeys(tensors, name), {name: out.getvalue()}
-
-    return encode
-
-
-def _safetensors() -> Encode:
-    from safetensors.numpy import save  # type: ignore[import-not-found, unused-ignore]
-
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        import numpy as np
-
-        name = f"{start}.safetensors"
-        content = save({key: np.ascontiguousarray(one) for key, one in tensors.items()})
-        return dict.fromkeys(tensors, name), {name: content}
-
-    return encode
-
-
-def _images(suffix: str) -> Encode:
-    from PIL import Image
-
-    def encode(start: str, tensors: dict[str, Any]) -> tuple[dict[str, str], dict[str, bytes]]:
-        names = {key: f"{start}.{name}.{suffix}" for key, name in _file_names(tensors).items()}
-        contents = {}
-        for key, name in names.items():
-            out = BytesIO()
-            image = Image.fromarray(_pixels(key, tensors[key], _CHANNELS[suffix]))
-            image.save(out, _PILLOW_NAMES[suffix])
-            contents[name] = out.getvalue()
-        return names, contents
-
-    return encode
-
-
-def _pixels(name: str, array: Any, channels: tuple[int, ...]) -> Any:
-    shown = array[..., 0] if array.ndim == 3 and array.shape[2] == 1 else array
-    is_image = shown.ndim == 2 or (shown.ndim == 3 and shown.shape[2] in channels)
-    if not is_image or array.dtype != "uint8":
-        raise Unsupported(
-            f"tensor {name!r}: {array.dtype} of {array.shape} is no image: expected uint8 of "
-            f"(height, width) or (height, width, channels), with channels one of {channels}"
-        )
-    return shown
-
-
-_ENCODERS: dict[str, Callable[[], Encode]] = {
-    "npy": _npy,
-    "npz": _npz,
-    "safetensors": _safetensors,
-    "png": lambda: _images("png"),
-    "jpg": lambda: _images("jpg"),
+_FORMATS: dict[str, Callable[[], OpenFiles]] = {
+    **{kind: partial(_message_files, kind) for kind in ENCODERS},
+    "mp4": partial(_videos, "mp4"),
+    "mkv": partial(_videos, "mkv"),
+    "webdataset": _web_dataset,
 }
+FORMATS = tuple(_FORMATS)

@@ -12,9 +12,8 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, InvalidArgument, TypeMismatch
 from tensorbus._base.public import public
 from tensorbus._codec.typed import plan_or_none
-from tensorbus._recording.recorded_samples import RecordedSamples
+from tensorbus._recording.recorded_samples import RecordedSample, RecordedSamples
 from tensorbus._tensors.library import Library, library_or_none
-from tensorbus._topics.sample import Sample
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass, T
@@ -55,7 +54,7 @@ class RecordedTopic:
 
 
 @public
-class Recording(Closing, Sequence[Sample[Any]]):
+class Recording(Closing, Sequence[RecordedSample[Any]]):
     """A file that a `Recorder` has written: a sequence of its samples, by recording time.
 
     The file is mapped; the system reads a page when it is first used. Tensors are read-only views
@@ -261,13 +260,13 @@ class Recording(Closing, Sequence[Sample[Any]]):
         return len(self._open())
 
     @overload
-    def __getitem__(self, index: int) -> Sample[Any]: ...
+    def __getitem__(self, index: int) -> RecordedSample[Any]: ...
     @overload
     def __getitem__(self, index: slice) -> RecordedSamples[Any]: ...
-    def __getitem__(self, index: int | slice) -> Sample[Any] | RecordedSamples[Any]:
+    def __getitem__(self, index: int | slice) -> RecordedSample[Any] | RecordedSamples[Any]:
         return self._all()[index]
 
-    def __iter__(self) -> Iterator[Sample[Any]]:
+    def __iter__(self) -> Iterator[RecordedSample[Any]]:
         return iter(self._all())
 
     def __repr__(self) -> str:

@@ -34,8 +34,7 @@ class Replies:
     """A client's queue for one answer at a time."""
 
     def __init__(self, domain: str | None, access: Access | None) -> None:
-        self.queue = Queue(domain=domain)
-        self.queue._receive_with(access)
+        self.queue = Queue(access=access, domain=domain)
         self.core = self.queue._here  # constant: a forked child makes new queues
         self.address: str = self.queue.address
         self.taken = 0  # answers so far; `task_done` is never called

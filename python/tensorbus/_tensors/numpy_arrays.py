@@ -47,7 +47,7 @@ def _functions(numpy: Any) -> Any:
 
 
 def from_memory(memory: Memory) -> Any:
-    """The array over received or loaned memory; read-only if the memory is."""
+    """The array over received or loaned memory; writable if the memory is."""
     np = learn()
     if memory.device != "cpu":
         raise Unsupported(

@@ -34,8 +34,9 @@ def preview(title: str, read: Any) -> Html:
     fields = fields_of(data)
     if fields is None:
         return table(title, {"data": _cell(data)})
+    encoding = fields.get("encoding")
     rows: dict[str, object] = {
-        str(name): _cell(value) for name, value in islice(fields.items(), ROWS)
+        str(name): _cell(value, encoding) for name, value in islice(fields.items(), ROWS)
     }
     if len(fields) > ROWS:
         rows["..."] = f"{len(fields) - ROWS} more"
@@ -54,11 +55,37 @@ def is_tensor(value: Any) -> bool:
     return hasattr(value, "dtype") and hasattr(value, "shape")
 
 
-def _cell(value: Any) -> str:
-    """The content of one cell. Elements of a tensor on a GPU are not read."""
+def blue_first(encoding: object) -> bool:
+    """Whether the first channel of an image with this `encoding` is blue, as in OpenCV's images.
+
+    >>> [blue_first(encoding) for encoding in ("bgr8", "bgra8", "BGR16", "rgb8", "mono8", None)]
+    [True, True, True, False, False, False]
+    """
+    return isinstance(encoding, str) and encoding.lower().startswith("bgr")
+
+
+def red_first(image: Any, encoding: object) -> Any:
+    """An image of shape (height, width, channels), its channels in the order red, green, blue.
+
+    >>> import numpy as np
+    >>> red_first(np.array([[[1, 2, 3, 4]]]), "bgra8"), red_first(np.array([[[7]]]), "bgr8")
+    (array([[[3, 2, 1, 4]]]), array([[[7]]]))
+    """
+    if image.ndim < 3 or image.shape[-1] not in (3, 4) or not blue_first(encoding):
+        return image
+    return image[..., [2, 1, 0, 3][: image.shape[-1]]]
+
+
+def _cell(value: Any, encoding: object = None) -> str:
+    """The content of one cell. Elements of a tensor on a GPU are not read.
+
+    Args:
+        value: the value.
+        encoding: the encoding of images, which is another field of their message.
+    """
     if is_tensor(value):
         text = f"{value.dtype} {tuple(value.shape)}"
-        png = thumbnail(value)
+        png = thumbnail(value, encoding)
         if png is None:
             return text
         image = f'<img src="data:image/png;base64,{b64encode(png).decode()}">'
@@ -69,22 +96,24 @@ def _cell(value: Any) -> str:
     return f"{name} of {len(value)}" if isinstance(value, Sized) else name
 
 
-def thumbnail(tensor: Any) -> bytes | None:
+def thumbnail(tensor: Any, encoding: object = None) -> bytes | None:
     """A PNG of at most 160 x 160 pixels, if the tensor is an image in main memory.
 
     An image has shape (height, width, 3) or (height, width, 1), and elements of uint8, or floats
-    from 0 to 1.
+    from 0 to 1. `encoding` is the order of its channels, for example "bgr8"; by default "rgb8".
 
     >>> import numpy as np
     >>> thumbnail(np.zeros((480, 640, 3), np.uint8))[:4], thumbnail(np.zeros(3))
     (b'\\x89PNG', None)
     """
-    image = pixels(tensor, _SIDE)
+    image = pixels(tensor, _SIDE, encoding)
     return None if image is None else _png(image)
 
 
-def pixels(tensor: Any, side: int) -> Any:
+def pixels(tensor: Any, side: int, encoding: object = None) -> Any:
     """An image as a uint8 array of shape (height, width, 1 or 3), each size at most `side`.
+
+    Its channels are red, green and blue, or gray.
 
     None if the tensor is not an image in main memory, see `thumbnail`.
     """
@@ -104,7 +133,7 @@ def pixels(tensor: Any, side: int) -> Any:
         if not (image.min() >= 0 and image.max() <= 1):
             return None
         image = (image * 255).astype(np.uint8)
-    return image if image.dtype == np.uint8 else None
+    return red_first(image, encoding) if image.dtype == np.uint8 else None
 
 
 def _png(image: Any) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
     from tensorbus._topics.options import DlpackOptions
 
-_UNREAD = object()
+UNREAD = object()
 _MAX_SHOWN = 4  # tensors of a message in its repr
 REPLAY = "replay:"  # prefix of the machine's name in samples that `tensorbus play` publishes
 
@@ -100,7 +100,7 @@ class Sample(Generic[T]):
             MessageError: a field is missing, or has the wrong type.
             Unsupported: the library or the class of a tensor is not available in this process.
         """
-        if self._data is _UNREAD:
+        if self._data is UNREAD:
             plan = None if self._plan is None else self._plan.core
             self._data = self._core.message(self._library, plan)
         return self._data
@@ -268,6 +268,6 @@ def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) ->
     sample._core = core
     sample._library = library
     sample._plan = plan
-    sample._data = _UNREAD
+    sample._data = UNREAD
     sample._header = None
     return sample

@@ -53,13 +53,13 @@ class Subscriber(Closing, Generic[T]):
             has taken its place.
         spin: seconds that `receive` polls before it sleeps; polling keeps one core busy. If recent
             samples arrived within a short time, it polls for up to 80 us. 0: it sleeps at once.
-        access: "copy-on-write": torch tensors are writable, and writes stay in this process: a
-            tensor's pages become private at the first write to it. NumPy arrays are flagged
-            read-only. With `pin`, it is the same as "read".
-            "read": like "copy-on-write", but a write through a torch tensor ends the process, with
-            a message that names the topic.
-            "private": NumPy arrays are writable, too, and writes affect this sample alone; each
-            written page becomes a copy. A tensor on a GPU is copied on that GPU, in stream order.
+        access: "copy-on-write": tensors and arrays are writable, and writes stay in this process: a
+            tensor's pages become private at the first write to it. With `pin`, it is the same as
+            "read".
+            "read": a write to an array raises `ValueError`; a write through a torch tensor ends the
+            process, with a message that names the topic.
+            "private": writes affect this sample alone, and system calls may write, too: the sample
+            has a mapping of its own. A tensor on a GPU is copied on that GPU, in stream order.
             "shared": writes are visible to every holder of the sample. Publishers without
             `shared=True` refuse the connection.
         pin: received blocks of main memory of at least 64 KiB are pinned for GPUs, so that

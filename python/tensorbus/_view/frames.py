@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorbus._topics.preview import red_first
 from tensorbus._view import pixels
 from tensorbus._view.channel import Frame
 from tensorbus._view.leaves import Leaves, is_array, leaves_of, text_of
@@ -91,8 +92,8 @@ def _array(leaves: Leaves, path: str, kind: str) -> Frame:
     found = pixels.image(plain) if kind == "image" else pixels.heat(plain)
     assert found is not None
     rgba = found.rgba
-    if str(leaves.get(f"{beside}encoding", "")).startswith("bgr"):
-        rgba = rgba[:, :, [2, 1, 0, 3]]
+    if kind == "image":
+        rgba = red_first(rgba, leaves.get(f"{beside}encoding"))
     height, width, _ = rgba.shape
     header |= {"width": width, "height": height, "ratio": _ratio(plain.shape, kind)}
     header |= {"low": found.low, "high": found.high, "nonfinite_count": found.nonfinite_count}

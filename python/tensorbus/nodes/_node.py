@@ -21,12 +21,15 @@ from tensorbus._services.client import Client
 from tensorbus._services.service import Service
 from tensorbus._tensors.library import Library
 from tensorbus._topics.publisher import Publisher
+from tensorbus._topics.sample_time import TimeOf
 from tensorbus._topics.subscriber import Subscriber
+from tensorbus._topics.time_synchronizer import TimeSynchronizer
 from tensorbus.nodes._clock_timer import Clock, new_timer
 from tensorbus.nodes._declared import DeclaredParameters, OnSet, service_name
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
 from tensorbus.nodes._parameters import Parameter, log_undeclared
 from tensorbus.nodes._subscription import Subscription
+from tensorbus.nodes._synchronized import SynchronizedCallback, Topics, types_by_topic
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
 
@@ -99,6 +102,7 @@ class Node(HasLifecycle):
         self.__parameters_offered = False  # by a service
         self.__publishers: dict[str, Publisher] = {}
         self.__subscriptions: list[Subscription] = []
+        self.__synchronizers: list[TimeSynchronizer] = []
         self.__lifecycle = Lifecycle(name, on_error, self.__before_work, self.__close_all)
         super().__init__(name, self.__lifecycle)
         self.__unchecked = finalize(
@@ -114,7 +118,8 @@ class Node(HasLifecycle):
     @property
     def subscribers(self) -> list[str]:
         """The topics to which the node subscribes, each once."""
-        return list(dict.fromkeys(each.topic for each in self.__subscriptions))
+        synchronized = (topic for each in self.__synchronizers for topic in each.topics)
+        return list(dict.fromkeys([*(each.topic for each in self.__subscriptions), *synchronized]))
 
     @property
     def parameters(self) -> Mapping[str, Parameter]:
@@ -236,6 +241,77 @@ class Node(HasLifecycle):
         self.__subscriptions.append(subscription)
         self.__lifecycle.add(subscription, place)
         return subscription
+
+    def create_synchronizer(
+        self,
+        topics: Topics,
+        callback: Callback,
+        *,
+        tolerance: float,
+        queue_size: int = 8,
+        time: TimeOf = None,
+        mode: Mode = "async",
+        cpu_affinity: int | Iterable[int] | None = None,
+        sched_priority: int | None = None,
+        **options: Unpack[SubscriberOptions],
+    ) -> TimeSynchronizer:
+        """Calls `callback(*samples)` for each set: a sample of each topic, with similar times.
+
+        The callback may be `async def`; its calls never overlap. `stats` of the returned object
+        counts the sets, and the samples that were dropped.
+
+        Args:
+            topics: at least two names, or a dict of names and message types. The callback gets a
+                `Sample` of each, in this order.
+            callback: a function of as many samples as there are topics.
+            tolerance, queue_size, time: see `TimeSynchronizer`. As many samples as `queue_size`
+                wait for the callback, too.
+            options: of each subscriber, see `Subscriber`.
+            mode, cpu_affinity, sched_priority: see `create_subscriber`.
+
+        Raises:
+            InvalidArgument, AccessDenied, Closed, MessageError, Unsupported: as
+                `create_subscriber` and `TimeSynchronizer`.
+            TypeError: the callback is a coroutine function in mode "sync", or has other arguments;
+                or `topics` is a single name.
+
+        >>> with Node("stereo") as node:
+        ...     def on_images(left, right):
+        ...         print(left.data, right.data)
+        ...         node.stop()
+        ...     topics = ["doc/images/left", "doc/images/right"]
+        ...     node.create_synchronizer(topics, on_images, tolerance=5, mode="sync")
+        ...     for topic in topics:
+        ...         publisher = node.create_publisher(topic)
+        ...         assert publisher.wait_for_subscribers(timeout=10)
+        ...         publisher.publish(topic[-5:])
+        ...     node.spin()
+        <tensorbus.TimeSynchronizer 'doc/images/left', 'doc/images/right' sets=0>
+        1
+        1
+        /left right
+        True
+        """
+        self.__lifecycle.check_open()
+        types = types_by_topic(topics)
+        callback = checked_callback(callback, checked_mode(mode), tuple(types))
+        _refuse(options, "depth", "create_synchronizer", "queue_size")
+        place = Place.of(mode, cpu_affinity, sched_priority)
+        depth = whole_number("queue_size", queue_size, low=1)
+        options.setdefault("domain", self.__domain)
+        synchronizer = TimeSynchronizer(
+            [
+                Subscriber(topic, kind, depth=depth, node=self.__name, **options)
+                for topic, kind in types.items()
+            ],
+            tolerance=tolerance,
+            queue_size=queue_size,
+            time=time,
+        )
+        self.__synchronizers.append(synchronizer)
+        work = SynchronizedCallback(synchronizer, callback, mode, self.__lifecycle.failures)
+        self.__lifecycle.add(work, place)
+        return synchronizer
 
     def create_timer(
         self,
@@ -421,7 +497,7 @@ class Node(HasLifecycle):
             self.create_service(name, callback=self.__declared.answer, mode=mode)
 
     def __close_all(self) -> None:
-        for closing in (*self.__subscriptions, *self.__publishers.values()):
+        for closing in (*self.__subscriptions, *self.__synchronizers, *self.__publishers.values()):
             closing.close()
         self.__listed = None
 

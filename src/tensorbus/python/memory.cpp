@@ -76,7 +76,7 @@ std::string type_string(DType dtype) {
 struct BufferShape {
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
-  WriteWatch writes;  // NumPy's array is read-only, but a tensor made from it may be writable
+  WriteWatch writes;
 };
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -88,7 +88,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   };
   if (memory.device.is_cuda())
     return refuse("this tensor is on a GPU: take it by DLPack, or library=\"torch\"");
-  if ((flags & PyBUF_WRITABLE) != 0 && !memory.writable)
+  if ((flags & PyBUF_WRITABLE) != 0 && !memory.may_be_written())
     return refuse("this tensor is read-only: copy it to write to it");
   if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !memory.layout.is_contiguous())
     return refuse("this tensor is not contiguous");
@@ -106,7 +106,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   view->buf = memory.first != nullptr ? memory.first : &nothing;
   view->obj = Py_NewRef(self);
   view->len = static_cast<Py_ssize_t>(memory.layout.packed_bytes());
-  view->readonly = memory.writable ? 0 : 1;
+  view->readonly = memory.may_be_written() ? 0 : 1;
   view->itemsize = item;
   view->format = const_cast<char*>(buffer_format(memory.layout.dtype));
   view->ndim = static_cast<int>(shape->shape.size());
@@ -205,7 +205,7 @@ std::string repr(const Memory& memory) {
   const auto shape = nb::cast<std::string>(nb::repr(to_tuple(memory.layout.shape)));
   return "<tensorbus.Memory " + std::string(name_of(memory.layout.dtype)) + " " + shape +
          (memory.device.is_cuda() ? " " + name_of(memory.device) : "") +
-         (memory.writable ? ">" : " read-only>");
+         (memory.may_be_written() ? ">" : " read-only>");
 }
 
 }  // namespace
@@ -327,7 +327,7 @@ void bind_memory(nb::module_& module) {
           nb::sig("def strides(self) -> tuple[int, ...]"))
       .def_prop_ro("flags",
                    [](const Memory& self) { return static_cast<unsigned>(self.layout.flags); })
-      .def_ro("writable", &Memory::writable)
+      .def_prop_ro("writable", &Memory::may_be_written)
       .def("__dlpack__", dlpack, nb::kw_only(), nb::arg("stream") = nb::none(),
            nb::arg("max_version") = nb::none(), nb::arg("dl_device") = nb::none(),
            nb::arg("copy") = nb::none(),

@@ -23,8 +23,7 @@ struct Memory {
   std::shared_ptr<void> owner;  // the lease, the loan or the mapped file
   std::string_view source;      // topic of a received tensor, or path of a file; kept by the owner
   platform::ReadOnlyNote::From from = platform::ReadOnlyNote::From::kTopic;
-  // The effect of a write through a library without read-only tensors, if the memory is not
-  // `writable`.
+  // The effect of a write, if the memory is not `writable`.
   enum class OnWrite {
     kEndsProcess,
     kPrivatePages,  // the written pages become private copies of this process
@@ -38,6 +37,11 @@ struct Memory {
   Device device{};
   Device published_on{};                  // of a received tensor: Tensor::published_on()
   const bus::Tensor* received = nullptr;  // the tensor of the owner, if the owner is a lease
+
+  // Returns true if the program may write to the memory: to shared memory, or to its own pages.
+  bool may_be_written() const noexcept {
+    return writable || (device.is_host() && on_write != OnWrite::kEndsProcess);
+  }
 };
 
 nb::tuple to_tuple(const Dims& dims);
@@ -67,8 +71,7 @@ bool can_be_plain_torch(const Layout& layout, const Device& device, const Device
 bool can_be_plain_torch(const Memory& memory);
 nb::object make_plain_torch(Memory memory);
 
-// Handles writes of a consumer to read-only memory. The consumer, which has no read-only tensors,
-// keeps this object.
+// Handles writes of a consumer to memory that is not `writable`. The consumer keeps this object.
 struct WriteWatch {
   std::optional<platform::ReadOnlyNote> note;
   std::optional<platform::CopyOnWrite> copy_on_write;

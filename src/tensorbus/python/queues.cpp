@@ -99,6 +99,17 @@ nb::object plain_value_of(const bus::Sample& sample) {
 // item is then not the cause, and the caller still gets it.
 bool is_interruption(const nb::python_error& error) { return !error.matches(PyExc_Exception); }
 
+// Also returns nothing for an item that cannot be unpickled: reading the item raises the error
+// again.
+nb::object value_or_nothing(const bus::Sample& sample) {
+  try {
+    return plain_value_of(sample);
+  } catch (const nb::python_error& error) {
+    if (is_interruption(error)) throw;
+    return {};
+  }
+}
+
 // Returns a tuple with a plain value, the Sample of any other item, or the Outcome. If unpickling
 // was interrupted: the Sample and the exception.
 nb::object get_item(QueueHandle& self, Seconds timeout) {
@@ -107,7 +118,7 @@ nb::object get_item(QueueHandle& self, Seconds timeout) {
       timeout, [&](const platform::StopCondition& stop) { return self->get(sample, stop); });
   try {
     if (outcome == Outcome::kDone)
-      if (const nb::object value = plain_value_of(sample)) return nb::make_tuple(value);
+      if (const nb::object value = value_or_nothing(sample)) return nb::make_tuple(value);
   } catch (const nb::python_error& error) {
     if (!is_interruption(error)) throw;
     return nb::make_tuple(ReceivedSample(std::move(sample), self.strict), error.value());
@@ -130,17 +141,6 @@ std::pair<std::size_t, Outcome> put_many(QueueHandle& self, const nb::list& fiel
     return self->put_many(messages, count, stop);
   });
   return {count, outcome};
-}
-
-// Also returns nothing for an item that cannot be unpickled: reading the item raises the error
-// again.
-nb::object value_or_nothing(const bus::Sample& sample) {
-  try {
-    return plain_value_of(sample);
-  } catch (const nb::python_error& error) {
-    if (is_interruption(error)) throw;
-    return {};
-  }
 }
 
 // Waits for the first item, and takes further items that are already in the queue. After that

@@ -89,7 +89,8 @@ void show_what_was_published(Memory& memory) {
   memory.first = again.get() + (memory.first - bytes.data());
   memory.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
       std::move(memory.owner), std::move(again));
-  memory.on_write = Memory::OnWrite::kChangesCopy;
+  if (memory.on_write == Memory::OnWrite::kPrivatePages)
+    memory.on_write = Memory::OnWrite::kChangesCopy;
 }
 
 Memory memory(const ReceivedSample& self, std::size_t index) {

@@ -118,6 +118,7 @@ nb::tuple ranges(const ReceivedSample& self) {
     whole.first = begin;
     whole.layout = Layout::contiguous(DType::kUInt8, {end - begin});
     whole.writable = false;
+    whole.on_write = Memory::OnWrite::kEndsProcess;  // the caller only reads
     show_what_was_published(whole);
     runs.append(checked(PyMemoryView_FromObject(nb::cast(std::move(whole)).ptr())));
   });

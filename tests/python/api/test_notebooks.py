@@ -76,6 +76,13 @@ def test_an_image_is_shown_as_a_thumbnail(
     assert (shown == image[::4, ::4]).all()
 
 
+def test_a_thumbnail_has_the_colours_of_its_encoding(publisher: tb.Publisher) -> None:
+    image = np.full((4, 4, 3), (1, 2, 3), np.uint8)
+    message = tb.ImageMessage(image, encoding="bgr8")
+    (shown,) = images_in(html_of(received(publisher, message)))
+    assert shown[0, 0].tolist() == [3, 2, 1]
+
+
 def test_a_tensor_without_memory_in_the_shape_of_an_image_is_named(
     publisher: tb.Publisher,
 ) -> None:

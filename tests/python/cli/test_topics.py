@@ -246,6 +246,10 @@ def test_echo_draws_images(tensorbus: Tensorbus) -> None:
     first, second = drawn.splitlines()[2:4]
     assert first.startswith("\x1b[38;2;10;20;30;48;2;40;50;60m▀")
     assert first.count("▀") == second.count("▀") == 2
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"image": image, "encoding": "bgr8"})
+        drawn = tensorbus(*ECHO, "--image").out
+    assert "\x1b[38;2;30;20;10;48;2;60;50;40m▀" in drawn
 
 
 @pytest.mark.parametrize("has_ml_dtypes", [True, False])

@@ -125,7 +125,7 @@ def test_cpp_asks_python_for_a_tensor_and_with_types(programs: Path) -> None:
             "mean=2\nmean=5.5 by_row=2.5 8.5 \n",
             "",
         )
-    assert kinds == [(np.ndarray, np.dtype(np.float32), False)]
+    assert kinds == [(np.ndarray, np.dtype(np.float32), True)]
 
 
 def test_cpp_asks_cpp(programs: Path) -> None:

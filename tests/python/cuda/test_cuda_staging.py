@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import tensorbus as tb
+from support.access import is_borrowed
 from support.cuda.standin import ENVIRONMENT, Stream, needs_standin, read_on
 from support.harness import PATIENCE, Elsewhere, hear, tell
 
@@ -37,7 +38,7 @@ def test_they_arrive_in_main_memory_and_say_where_they_were(elsewhere: Elsewhere
             assert sample.copy().published_on == ("cuda:1",)
             data = sample.data["data"]
             assert isinstance(data, np.ndarray)
-            assert not data.flags.writeable
+            assert is_borrowed(data)
             assert set(data.tolist()) == {7}
             assert subscriber.stats["staged"] == 1
 

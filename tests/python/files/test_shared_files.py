@@ -142,7 +142,7 @@ def test_writes_to_a_file_are_seen_by_all_and_reach_it(path: Path, other: Proces
     numbers = tb.map_file(path, dtype="float32", mode="r+")
     with tb.share(numbers, shared=True) as shared:
         other.ask("attach", shared.handle, "shared")
-        reading = tb.attach(shared.handle)
+        reading = tb.attach(shared.handle, access="read")
     other.ask("write", 5, 1000.0)
     assert numbers[5] == reading[5] == 1000.0
     tb.flush(numbers)

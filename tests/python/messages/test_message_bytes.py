@@ -103,6 +103,11 @@ def test_a_tensor_that_comes_twice_is_one_tensor() -> None:
     assert first is second
 
 
+def test_a_buffer_in_a_message_arrives() -> None:
+    message, _ = tb.DictMessage.from_bytes(tb.DictMessage({"raw": bytearray(b"abc")}).to_bytes())
+    assert bytes(message.data["raw"]) == b"abc"
+
+
 def test_the_header_says_type_time_and_sequence() -> None:
     message = Scan(1, np.arange(3.0))
     before = time.time_ns()

@@ -223,7 +223,7 @@ def test_the_end_of_the_program_waits_for_a_pool_that_was_shut_down(elsewhere: E
     assert [other.hear() for _ in range(5)] == [0, 2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("access", ["private", "shared"])
+@pytest.mark.parametrize("access", [None, "copy-on-write", "private", "shared"])
 def test_what_may_be_written_to_is_chosen_for_items_and_results(access: Any) -> None:
     item = tb.empty(1000, "float32", shared=access == "shared")
     item[:] = 0

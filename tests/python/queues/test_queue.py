@@ -178,10 +178,11 @@ def test_a_limit_that_is_reached_is_an_error_of_put(elsewhere: Elsewhere) -> Non
         assert line.get(timeout=PATIENCE) == "small"
 
 
-def test_errors_of_unpickling_are_those_of_get_and_do_not_end_an_iteration() -> None:
+@pytest.mark.parametrize("length", [0, 300])  # of a pickle that is read in Python, or in C++
+def test_errors_of_unpickling_are_those_of_get_and_do_not_end_an_iteration(length: int) -> None:
     gone = tb.Queue()
     with tb.Queue() as line:
-        line.put(gone)
+        line.put((gone, "x" * length))
         line.put(7)
         gone.close()
         with pytest.raises(tb.Closed):

@@ -6,15 +6,14 @@ import math
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
 import tensorbus as tb
+from recorded_topics import record
 from support.harness import PATIENCE
 from support.mcap_files import add_json
 from support.screens.commands import parsed
@@ -23,16 +22,6 @@ from tensorbus._cli.command import main
 pytest.importorskip("typer")
 
 LONG = "long/" + "x" * 300
-
-
-def record(path: Path, messages: Mapping[str, list[Any]]) -> None:
-    """Records one topic after the other."""
-    with tb.Recorder(path, list(messages), reliable=True):
-        for topic, values in messages.items():
-            with tb.Publisher(topic, reliable=True, depth=8) as publisher:
-                assert publisher.wait_for_subscribers(timeout=PATIENCE)
-                for value in values:
-                    publisher.publish(value)
 
 
 @pytest.fixture
@@ -100,9 +89,10 @@ def test_export_of_images_leaves_no_file_of_a_message_that_is_left_out(
     or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,
     reason="no file system of its own can be mounted here",
 )
-@pytest.mark.parametrize("kind", ["npz", "safetensors", "png", "mcap"])
+@pytest.mark.parametrize("kind", ["npz", "safetensors", "png", "mcap", "mp4", "mkv", "webdataset"])
 def test_a_full_disk_ends_the_command(tmp_path: Path, kind: str) -> None:
-    packages = {"png": "PIL", "safetensors": "safetensors", "mcap": "foxglove"}
+    packages = {"png": "PIL", "mcap": "foxglove", "mp4": "av", "mkv": "av"}
+    packages |= {kind: kind for kind in ("safetensors", "webdataset")}
     pytest.importorskip(packages.get(kind, "numpy"))
     disk, path = tmp_path / "disk", tmp_path / "run.mcap"
     disk.mkdir()
@@ -111,7 +101,8 @@ def test_a_full_disk_ends_the_command(tmp_path: Path, kind: str) -> None:
     what = ("convert",) if kind == "mcap" else ("export", "--format", kind)
     target = disk / f"out.{kind}"
     command = (sys.executable, "-m", "tensorbus", "recording", *what, path, "-o", target)
-    mounted = f'mount -t tmpfs -o size=100k none {disk} || exit 9; "$@"'
+    size = "8k" if kind in ("mp4", "mkv") else "100k"  # videos of noise are small, too
+    mounted = f'mount -t tmpfs -o size={size} none {disk} || exit 9; "$@"'
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", mounted, "sh", *map(str, command)],
         capture_output=True,

@@ -66,6 +66,16 @@ def test_it_is_a_sequence_in_the_order_of_time(path: Path) -> None:
         recording.time_ns(12)
 
 
+def test_samples_know_when_they_were_recorded(path: Path) -> None:
+    recording = tb.Recording(path)
+    times = [recording.time_ns(index) for index in range(12)]
+    assert [sample.time_ns for sample in recording] == times
+    assert [sample.time_ns for sample in recording.select("b")[1:3]] == times[3:7:2]
+    assert recording[-1].copy().time_ns == times[-1]
+    seen = recording.dataset("a", transform=lambda sample: sample.time_ns, library=None)
+    assert seen[2] == times[4]
+
+
 def test_topics_say_what_they_have(path: Path) -> None:
     recording = tb.Recording(path)
     topic = recording.topics["a"]

@@ -137,7 +137,7 @@ def test_numpy_arrays_keep_dtype_shape_and_strides(dtype: str) -> None:
         found = tb.attach(shared.handle)
     assert found.dtype == array.dtype
     assert np.array_equal(found, array)
-    assert not found.flags.writeable
+    assert found.flags.writeable
 
 
 def test_torch_tensors_keep_what_they_are(torch: ModuleType) -> None:
@@ -267,12 +267,19 @@ def test_who_may_write_is_seen_by_all(elsewhere: Elsewhere) -> None:
         assert ask(other, "look") == 43
 
 
-def test_who_writes_in_private_is_seen_by_nobody() -> None:
-    with tb.share(pattern(9)) as shared:
-        own = tb.attach(shared.handle, access="private")
+@pytest.mark.parametrize("access", ["copy-on-write", "private"])
+def test_a_write_to_attached_memory_is_seen_by_no_other_process(
+    elsewhere: Elsewhere, access: str
+) -> None:
+    def write(text: str, access: str) -> None:
+        own = tb.attach(text, access=access, timeout=PATIENCE)
         own[:] = 0
+        tell(bool(own.any()))
+
+    with tb.share(pattern(9)) as shared:
+        other = elsewhere.start(write, str(shared.handle), access)
+        assert other.hear() is False
         assert seed_of(tb.attach(shared.handle)) == 9
-        assert not own.any()
 
 
 def test_who_may_only_read_cannot_write() -> None:
@@ -280,7 +287,7 @@ def test_who_may_only_read_cannot_write() -> None:
         with pytest.raises(tb.AccessDenied, match="shared=True"):
             tb.attach(shared.handle, access="shared")
         with pytest.raises(ValueError, match="read-only"):
-            tb.attach(shared.handle)[0] = 1
+            tb.attach(shared.handle, access="read")[0] = 1
 
 
 def test_a_stopped_owner_is_waited_for_no_longer_than_asked(elsewhere: Elsewhere) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import mmap
 import os
 import time
@@ -18,6 +17,7 @@ import tensorbus as tb
 from storm.actor import IMPATIENT, LONG, SHORT, Actor, make_content
 from storm.ledger import SHARE
 from storm.records import ATTACH, EMPTY, GET, INTENT, OK, REFUSED, UNKNOWN
+from support.access import is_shared
 
 TIGHT = 2  # the maxsize of one of the queues
 SERVICE, SHORT_LIVED = "storm/service", "storm/short-lived"  # of a survivor, and of victims
@@ -88,7 +88,7 @@ def write_shared(actor: Actor) -> None:
     content = actor.get("shared", actor.patience())
     if not content:
         return
-    if content.get("fresh") and all(each.flags.writeable for each in content["data"]):
+    if content.get("fresh") and all(is_shared(each) for each in content["data"]):
         content["pattern"] = actor.number()
         for each in content["data"]:
             each[:] = content["pattern"]
@@ -104,10 +104,9 @@ def write_own(actor: Actor) -> None:
         return
     large = [each for each in content["data"] if each.nbytes >= mmap.PAGESIZE]
     own = {"number": content["number"], "pattern": 7, "data": []}
-    own["data"] = [each for each in large if not each.flags.writeable]
+    own["data"] = [each for each in large if not is_shared(each)]
     for each in own["data"]:
-        memory = (ctypes.c_char * each.nbytes).from_address(each.ctypes.data)
-        np.frombuffer(memory, each.dtype)[:] = own["pattern"]  # NumPy's flag alone forbids it
+        each[:] = own["pattern"]
     actor.check(own, name)
     if actor.chance.random() < 0.5:
         onward = {"pattern": own["pattern"], "data": own["data"]}

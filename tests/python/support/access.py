@@ -11,7 +11,7 @@ from support.harness import PATIENCE, Elsewhere, Process, hear, tell
 
 ITEMS = 20_000  # float32: twenty pages
 LIBRARIES = ["numpy", "torch"]
-WRITABLE = ["private", "shared"]
+WRITABLE = ["copy-on-write", "private", "shared"]
 
 
 def ones(library: str) -> Any:
@@ -26,6 +26,28 @@ def loan_with(publisher: tb.Publisher, library: str, value: float) -> Any:
     loan = publisher.loan(like=ones(library))
     loan[:] = value
     return loan
+
+
+def is_borrowed(array: Any) -> bool:
+    """Whether the array lies in memory of the bus that this process has mapped for reading."""
+    return _permissions(array) == "r--s"
+
+
+def is_shared(array: Any) -> bool:
+    """Whether the array lies in memory of the bus to which other processes may write, too."""
+    return _permissions(array) == "rw-s"
+
+
+def _permissions(array: Any) -> str:
+    """Those of the array's mapping in /proc/self/maps; empty for memory that is not of the bus."""
+    address = array.ctypes.data
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            bounds, permissions, *_, name = line.split(maxsplit=5)
+            first, end = (int(bound, 16) for bound in bounds.split("-"))
+            if first <= address < end:
+                return permissions if name.startswith("/memfd:") else ""
+    raise AssertionError(f"no mapping has {address:#x}")
 
 
 def all_are(tensor: Any, value: float) -> bool:

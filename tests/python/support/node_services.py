@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import tensorbus as tb
+from support.access import is_borrowed
 from support.harness import tell
 
 
@@ -15,7 +16,7 @@ def serve_arrays(mode: Any) -> None:
     def negate(request: dict[str, Any]) -> dict[str, Any]:
         result = tb.empty(like=request["x"])
         np.negative(request["x"], out=result)
-        return {"x": result, "copied": request["x"].flags.writeable}
+        return {"x": result, "copied": not is_borrowed(request["x"])}
 
     async def main() -> None:
         async with tb.Node("server") as node:

@@ -80,11 +80,28 @@ def wait_for_any(ready: Ready, timeout: float | None) -> None:
         tb.wait_any([a, b], timeout)
 
 
+def receive_a_set(ready: Ready, timeout: float | None) -> None:
+    both = [tb.Subscriber("set/a"), tb.Subscriber("set/b")]
+    with tb.TimeSynchronizer(both, tolerance=0) as sets:
+        ready()
+        sets.receive(timeout)
+
+
 def await_a_sample(ready: Ready, timeout: float | None) -> None:
     async def main() -> None:
         async with tb.AsyncSubscriber("await", timeout=timeout) as subscriber:
             asyncio.get_running_loop().call_soon(ready)
             await subscriber.receive()
+
+    asyncio.run(main())
+
+
+def await_a_set(ready: Ready, timeout: float | None) -> None:
+    async def main() -> None:
+        both = [tb.Subscriber("await/a"), tb.Subscriber("await/b")]
+        with tb.TimeSynchronizer(both, tolerance=0, timeout=timeout) as sets:
+            asyncio.get_running_loop().call_soon(ready)
+            await sets.receive_async()
 
     asyncio.run(main())
 
@@ -118,5 +135,6 @@ BLOCKING: list[Wait] = [
     wait_for_room,
     wait_for_room_for_a_loan,
     wait_for_any,
+    receive_a_set,
 ]
-IN_A_LOOP: list[Wait] = [await_a_sample, await_publishers, iterate_in_a_loop]
+IN_A_LOOP: list[Wait] = [await_a_sample, await_a_set, await_publishers, iterate_in_a_loop]

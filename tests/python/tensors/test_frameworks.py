@@ -238,7 +238,7 @@ def test_a_buffer_arrives_as_a_memoryview(name: str) -> None:
     back = received({"x": sent})["x"]
     view = memoryview(sent)
     assert type(back) is memoryview
-    assert back.readonly
+    assert not back.readonly
     assert (back.shape, back.itemsize) == (view.shape, view.itemsize)
     assert back.tobytes() == view.tobytes()
     assert back.tolist() == np.asarray(sent).tolist()
@@ -369,7 +369,6 @@ def test_a_sample_of_one_tensor_is_a_tensor_of_any_library(torch: ModuleType) ->
             assert sample.__dlpack_device__() == (1, 0)
             assert torch.from_dlpack(sample).tolist() == [0, 1, 2]
             assert np.from_dlpack(sample).tolist() == [0, 1, 2]
-            assert not np.from_dlpack(sample).flags.writeable
 
 
 def test_jax_takes_a_sample(jax: ModuleType) -> None:
@@ -422,9 +421,9 @@ def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
         publisher.publish(np.arange(6, dtype=np.int16).reshape(2, 3).T)
         memory = subscriber.receive().data
         assert (memory.dtype, memory.shape, memory.strides) == ("int16", (3, 2), (1, 3))
-        assert not memory.writable
+        assert memory.writable
         assert memory.__dlpack_device__() == (1, 0)
-        assert repr(memory) == "<tensorbus.Memory int16 (3, 2) read-only>"
+        assert repr(memory) == "<tensorbus.Memory int16 (3, 2)>"
         assert '"dltensor"' in repr(memory.__dlpack__())
         assert '"dltensor"' in repr(memory.__dlpack__(max_version=(0, 8)))
         assert '"dltensor_versioned"' in repr(memory.__dlpack__(max_version=(1, 0)))
@@ -437,9 +436,20 @@ def test_memory_says_what_it_is_and_gives_only_what_it_has() -> None:
         with pytest.raises(TypeError):
             memory.__dlpack__((1, 0))
         view = memoryview(memory)
-        assert (view.readonly, view.tolist()) == (True, [[0, 3], [1, 4], [2, 5]])
+        assert (view.readonly, view.tolist()) == (False, [[0, 3], [1, 4], [2, 5]])
+        view[0, 0] = 7
+        assert memoryview(memory)[0, 0] == 7
+
+
+def test_memory_for_reading_says_so() -> None:
+    with joined(subscriber={"library": "dlpack", "access": "read"}) as (publisher, subscriber):
+        publisher.publish(np.arange(6, dtype=np.int16).reshape(2, 3))
+        memory = subscriber.receive().data
+        assert not memory.writable
+        assert repr(memory) == "<tensorbus.Memory int16 (2, 3) read-only>"
+        assert memoryview(memory).readonly
         with pytest.raises(TypeError):
-            view[0, 0] = 1
+            memoryview(memory)[0, 0] = 1
 
 
 @pytest.mark.parametrize("taker", ["numpy", "torch"])
@@ -494,7 +504,7 @@ def test_a_sample_of_one_tensor_is_an_array_for_numpy(sender: str, torch: Module
         publisher.publish(sent if sender == "numpy" else torch.from_numpy(sent))
         sample = subscriber.receive()
         array = np.asarray(sample)
-        assert (array.shape, array.dtype, array.flags.writeable) == ((2, 1000), np.float64, False)
+        assert (array.shape, array.dtype, array.flags.writeable) == ((2, 1000), np.float64, True)
         assert array.ctypes.data == torch.as_tensor(sample).data_ptr()  # nothing is copied
         assert np.mean(sample) == 49.5
         narrow = np.asarray(sample, dtype="int8")

@@ -128,8 +128,8 @@ def test_a_held_tensor_never_changes() -> None:
             assert (held == 1).all()
 
 
-def test_a_received_array_is_read_only() -> None:
-    with joined() as (publisher, subscriber):
+def test_an_array_that_is_received_for_reading_is_read_only() -> None:
+    with joined(subscriber={"access": "read"}) as (publisher, subscriber):
         publisher.publish(np.arange(4))
         received = subscriber.receive().data
     assert not received.flags.writeable

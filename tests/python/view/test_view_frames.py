@@ -54,6 +54,13 @@ def test_blue_comes_first_where_the_message_says_so() -> None:
     assert rgba(message)[0, 0].tolist() == [3, 2, 1, 255]
 
 
+def test_a_heat_map_beside_such_an_image_keeps_its_colours() -> None:
+    depth = np.array([[0.0, 2.0]])
+    image = np.zeros((2, 2, 3), np.uint8)
+    _, payload = shown({"image": image, "depth": depth, "encoding": "bgr8"}, "depth")
+    assert [*payload[4:7]] == [253, 231, 37]  # yellow
+
+
 def test_a_large_image_is_made_small_before_anything_is_computed() -> None:
     everywhere = np.broadcast_to(np.uint8(7), (10**6, 10**6, 3))  # 3 TB, of one byte
     header, payload = shown(everywhere)

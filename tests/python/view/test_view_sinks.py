@@ -53,6 +53,19 @@ def test_an_image_keeps_the_order_of_its_colours() -> None:
     assert parts_of(STANDARD["image"], HEADER).texts == {}  # its encoding is in the image
 
 
+@pytest.mark.parametrize(
+    ("encoding", "channels", "expected"),
+    [("bgr8", 3, [3, 2, 1]), ("bgra8", 4, [3, 2, 1, 9]), ("rgba8", 4, [1, 2, 3, 9])],
+)
+def test_foxglove_gets_red_first(encoding: str, channels: int, expected: list[int]) -> None:
+    pytest.importorskip("foxglove")
+    from tensorbus._view.sinks.to_foxglove import _image
+
+    pixels = np.full((1, 1, channels), (1, 2, 3, 9)[:channels], np.uint8)
+    found = parts_of(tb.ImageMessage(pixels, encoding=encoding), HEADER).images[""]
+    assert _image(found, None).encode().endswith(bytes(expected))
+
+
 def test_planes_and_floats_become_an_image() -> None:
     image = parts_of(np.full((3, 5, 6), 0.5, np.float32), HEADER).images[""]
     assert (image.pixels.shape, image.pixels.dtype, int(image.pixels.max())) == (

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tensorbus._topics.preview import blue_first
 from tensorbus._topics.sample import Header
 from tensorbus._view import pixels
 from tensorbus._view.frames import kind_of
@@ -108,8 +109,8 @@ def _add(found: Parts, leaves: Leaves, path: str, value: Any) -> None:
     kind = kind_of(value)
     beside = path[: path.rfind(".") + 1]
     if kind == "image" and value.ndim <= 3:
-        blue_first = str(leaves.get(f"{beside}encoding", "")).startswith("bgr")
-        found.images[name] = Image(_bytes_of(value), blue_first)
+        encoding = leaves.get(f"{beside}encoding")
+        found.images[name] = Image(_bytes_of(value), blue_first(encoding))
     elif kind == "points":
         colours = leaves.get(f"{beside}colors")
         frame = str(leaves.get(f"{beside}frame_id", ""))

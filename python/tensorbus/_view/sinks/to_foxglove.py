@@ -10,6 +10,7 @@ from foxglove import channels, messages
 
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.text import json_text
+from tensorbus._topics.preview import red_first
 from tensorbus._topics.sample import Header
 from tensorbus._view.leaves import text_of
 from tensorbus._view.sinks.parts import Image, Parts, Points, Pose
@@ -89,7 +90,7 @@ class FoxgloveSink:
 def _image(image: Image, stamp: Any) -> Any:
     height, width = image.pixels.shape[:2]
     count = image.pixels.shape[2] if image.pixels.ndim == 3 else 1
-    pixels = image.pixels[..., ::-1] if image.blue_first and count == 3 else image.pixels
+    pixels = red_first(image.pixels, "bgr8") if image.blue_first else image.pixels
     return messages.RawImage(
         timestamp=stamp,
         width=width,

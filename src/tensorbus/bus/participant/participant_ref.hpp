@@ -21,5 +21,6 @@ TENSORBUS_API ParticipantRef shared_participant(const ParticipantOptions& option
 // Returns the participant. Throws Error(kForked) in a forked child of the process that made it.
 // Called where a program passes a participant: in the C interface and in the Python extension.
 TENSORBUS_API const ParticipantRef& of_this_process(const ParticipantRef& participant);
+const ParticipantRef& of_this_process(ParticipantRef&& temporary) = delete;
 
 }  // namespace tensorbus::bus

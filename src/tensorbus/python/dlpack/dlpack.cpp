@@ -109,7 +109,7 @@ nb::capsule make_capsule(const Memory& memory, bool versioned, bool copied) {
   Managed* managed = make(memory);
   if (!versioned) return capsule_of(&managed->plain);
   // Only consumers that support DLPack 1.0 use these flags.
-  if (!memory.writable) managed->versioned.flags |= kDLReadOnly;
+  if (!memory.may_be_written()) managed->versioned.flags |= kDLReadOnly;
   if (copied) managed->versioned.flags |= kDLIsCopied;
   return capsule_of(&managed->versioned);
 }

@@ -18,7 +18,7 @@ const Numpy* numpy_with_api() noexcept {
   return numpy != nullptr && numpy->api != nullptr ? numpy : nullptr;
 }
 
-// Keeps the owner of an array's memory, and handles writes that NumPy does not prevent.
+// Keeps the owner of an array's memory, and handles writes to it.
 struct WatchedOwner {
   explicit WatchedOwner(std::shared_ptr<void> kept) : owner(std::move(kept)) {}
 
@@ -94,7 +94,7 @@ nb::object make_plain_array(Memory memory) {
   }
   static std::byte nothing[16]{};  // an empty tensor may have no address, an array needs one
   void* const data = memory.first != nullptr ? memory.first : nothing;
-  const int flags = memory.writable ? numpy_abi::kWriteable : 0;
+  const int flags = memory.may_be_written() ? numpy_abi::kWriteable : 0;
   const auto make = numpy.function<numpy_abi::NewFromDescr>(numpy_abi::kNewFromDescr);
   nb::object array =
       checked(make(numpy.array, Py_NewRef(kind.descr), static_cast<int>(layout.shape.size()),

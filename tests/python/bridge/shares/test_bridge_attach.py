@@ -40,7 +40,7 @@ def test_a_share_of_another_machine_is_attached_to(pair: Pair, access: str) -> N
     assert got["id"] == 7
     assert np.array_equal(got["image"], data["image"])
     assert got["image"].strides == data["image"].strides
-    assert got["image"].flags.writeable == (access == "private")
+    assert got["image"].flags.writeable == (access != "read")
     assert got["empty"].shape == (0,)
 
 

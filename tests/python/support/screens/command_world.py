@@ -54,6 +54,7 @@ ARGUMENTS = {
     "recording merge": "{file} -o {out}",
     "recording convert": "{file} -o {out}",
     "recording export": "{file} -o {out}",
+    "recording import": "{bag} {out}",
     "play": "{file} --name another",
     "player status": "",
     "player pause": "",
@@ -102,14 +103,15 @@ def robot(domain: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class World:
-    """A domain with a robot, a recorder and a player, and the file that is played."""
+    """A domain with a robot, a recorder and a player, the file that is played, and a ROS bag."""
 
     domain: str
     file: Path
+    bag: Path
 
     def command(self, name: str, out: Path) -> list[str]:
         """The command with its arguments; `out` is what it may write."""
-        given = ({**ARGUMENTS, **ENDLESS})[name].format(file=self.file, out=out)
+        given = ({**ARGUMENTS, **ENDLESS})[name].format(file=self.file, bag=self.bag, out=out)
         return [*COMMAND, *name.split(), *shlex.split(given)]
 
     def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
@@ -118,10 +120,22 @@ class World:
         return subprocess.Popen(command, env=environment, **{"text": True, **options})
 
 
+def write_bag(path: Path) -> None:
+    """A bag of one message. Names in ROS are ASCII."""
+    from rosbags import rosbag2
+    from rosbags.typesys import Stores, get_typestore
+
+    kind, types = "std_msgs/msg/String", get_typestore(Stores.LATEST)
+    with rosbag2.Writer(path, version=9) as bag:
+        connection = bag.add_connection("/text", kind, typestore=types)
+        bag.write(connection, 1, types.serialize_cdr(types.types[kind](NAME), kind))
+
+
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Made in a folder that is empty."""
-    made = World(str(folder / "domain"), folder / "run.mcap")
+    made = World(str(folder / "domain"), folder / "run.mcap", folder / "bag")
+    write_bag(made.bag)
     record = ["record", NAME, "--seconds", "0.2", "-o", str(made.file)]
     with robot(made.domain), ExitStack() as ends:
         assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0

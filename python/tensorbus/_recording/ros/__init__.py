@@ -1,0 +1,1 @@
+"""Import of ROS bags, which the `rosbags` package reads."""
