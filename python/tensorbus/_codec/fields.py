@@ -16,7 +16,8 @@ No value is ever pickled, and no value is silently converted to another type.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import DecodeError, Raw, msgpack
@@ -174,6 +175,33 @@ class Restorer:
         """The memory of the tensor with this index."""
         own = self._own_memories
         return self._core.memory(index) if own is None else own[index]
+
+
+class BytesRestorer(Restorer, ABC):
+    """Decodes a message whose tensors are views of bytes, not memory of the bus."""
+
+    def __init__(self, views: Sequence[Any], library: Library | None) -> None:
+        """`views` are the tensors, with the interface of `Memory`."""
+        self.library = library
+        self.types = {}
+        self._own = {}
+        self._views = views
+        self._made: dict[int, Any] = {}
+
+    @abstractmethod
+    def tensor_of(self, view: Any) -> Any:
+        """The tensor over a view, in the requested library."""
+
+    def tensor(self, index: int) -> Any:
+        made = self._made.get(index)
+        if made is None:
+            made = self._made[index] = self.tensor_of(self.memory(index))
+        return made
+
+    def memory(self, index: int) -> Any:
+        if not 0 <= index < len(self._views):
+            raise ProtocolError(f"sample.fields: there is no tensor {index}")
+        return self._views[index]
 
 
 def _restorer(core: CoreSample, library: Library | None, plan: Plan | None) -> Restorer:

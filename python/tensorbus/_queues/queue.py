@@ -144,7 +144,7 @@ class Queue(Closing, Generic[T]):
         ...     Queue.open("doc/jobs", timeout=10).get()
         7
         """
-        Receives(access, library)
+        Receives(access, library)  # raises before a wait for the queue
         home = participant(domain)
         core = _core.Queue.open(name, seconds("timeout", timeout), home)
         opened = cls.__new__(cls)

@@ -10,7 +10,7 @@ from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._tensors.library import Library
-from tensorbus._topics.sample import UNREAD, Sample
+from tensorbus._topics.sample import Sample, sample_of
 
 if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
@@ -40,12 +40,7 @@ def recorded_sample(
     core: _core.Sample, library: Library | None, plan: Plan | None, time_ns: int
 ) -> RecordedSample[Any]:
     """The public sample over a sample of the core: see `sample_of`."""
-    sample: RecordedSample[Any] = RecordedSample()
-    sample._core = core
-    sample._library = library
-    sample._plan = plan
-    sample._data = UNREAD
-    sample._header = None
+    sample: RecordedSample[Any] = sample_of(core, library, plan, RecordedSample)
     sample._time_ns = time_ns
     return sample
 

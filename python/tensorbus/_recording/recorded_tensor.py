@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any
 
-from tensorbus._base.errors import InvalidArgument, ProtocolError
-from tensorbus._codec.fields import Restorer
+from tensorbus._base.errors import InvalidArgument
+from tensorbus._codec.fields import BytesRestorer
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.conversion import tensor_from
-from tensorbus._tensors.library import FROM_TORCH, Library
+from tensorbus._tensors.library import FROM_TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,29 +117,11 @@ def _writable(data: memoryview) -> Any:
     return buffer
 
 
-class TensorRestorer(Restorer):
+class TensorRestorer(BytesRestorer):
     """Restores a message over tensors of recorded data."""
 
-    def __init__(self, tensors: list[RecordedTensor], library: Library | None) -> None:
-        self.library = library
-        self.types = {}
-        self._own = {}
-        self._recorded = tensors
-        self._made: dict[int, Any] = {}
-
-    def tensor(self, index: int) -> Any:
-        made = self._made.get(index)
-        if made is None:
-            made = self._made[index] = self._tensor(self.memory(index))
-        return made
-
-    def _tensor(self, recorded: Any) -> Any:
+    def tensor_of(self, view: RecordedTensor) -> Any:
         is_torch = self.library == "torch" or (
-            self.library is None and bool(recorded.flags & FROM_TORCH)
+            self.library is None and bool(view.flags & FROM_TORCH)
         )
-        return recorded.torch() if is_torch else tensor_from(recorded, self.library)
-
-    def memory(self, index: int) -> Any:
-        if not 0 <= index < len(self._recorded):
-            raise ProtocolError(f"sample.fields: there is no tensor {index}")
-        return self._recorded[index]
+        return view.torch() if is_torch else tensor_from(view, self.library)  # type: ignore[arg-type]

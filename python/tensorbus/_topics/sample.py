@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from tensorbus import _core
 from tensorbus._base.closing import cannot_pickle
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tensorbus._codec.protocols import Plan
     from tensorbus._topics.options import DlpackOptions
 
-UNREAD = object()
+_UNREAD = object()
 _MAX_SHOWN = 4  # tensors of a message in its repr
 REPLAY = "replay:"  # prefix of the machine's name in samples that `tensorbus play` publishes
 
@@ -100,7 +100,7 @@ class Sample(Generic[T]):
             MessageError: a field is missing, or has the wrong type.
             Unsupported: the library or the class of a tensor is not available in this process.
         """
-        if self._data is UNREAD:
+        if self._data is _UNREAD:
             plan = None if self._plan is None else self._plan.core
             self._data = self._core.message(self._library, plan)
         return self._data
@@ -256,18 +256,27 @@ def format_age(nanoseconds: int) -> str:
     return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
-def sample_of(core: _core.Sample, library: Library | None, plan: Plan | None) -> Sample[Any]:
+Made = TypeVar("Made", bound=Sample[Any])
+
+
+def sample_of(
+    core: _core.Sample,
+    library: Library | None,
+    plan: Plan | None,
+    kind: type[Made] = Sample,  # type: ignore[assignment]
+) -> Made:
     """The public sample over a sample of the core.
 
     Args:
         core: the received sample.
         library: the library of its tensors; None for the library that each was sent from.
         plan: the plan of the subscriber's message type, if it has one.
+        kind: the class of the sample.
     """
-    sample: Sample[Any] = Sample()
+    sample = kind()
     sample._core = core
     sample._library = library
     sample._plan = plan
-    sample._data = UNREAD
+    sample._data = _UNREAD
     sample._header = None
     return sample

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tensorbus import _core
 from tensorbus._base.device import HOST
 from tensorbus._base.errors import ProtocolError, Unsupported
-from tensorbus._codec.fields import Restorer
+from tensorbus._codec.fields import BytesRestorer
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import CONJUGATE, FROM_TORCH, NEGATIVE
 
@@ -144,29 +144,15 @@ class PackedTensor:
         return torch_tensors.finished(plain, self.flags)
 
 
-class Unpacker(Restorer):
+class Unpacker(BytesRestorer):
     """Restores the tensors of a message in bytes."""
 
     def __init__(self, packed: list[PackedTensor], plan: Plan) -> None:
-        self.library = None
+        super().__init__(packed, None)
         self.types = plan.types
-        self._own = {}
-        self._packed = packed
-        self._made: dict[int, Any] = {}
 
-    def tensor(self, index: int) -> Any:
-        made = self._made.get(index)
-        if made is None:
-            made = self._made[index] = self._tensor(self.memory(index))
-        return made
-
-    def _tensor(self, packed: Any) -> Any:
+    def tensor_of(self, view: PackedTensor) -> Any:
         try:
-            return packed.tensor()
+            return view.tensor()
         except (ValueError, TypeError, RuntimeError, OverflowError) as error:
-            raise ProtocolError(f"a tensor of {packed.dtype}: {error}") from error
-
-    def memory(self, index: int) -> Any:
-        if not 0 <= index < len(self._packed):
-            raise ProtocolError(f"there is no tensor {index}")
-        return self._packed[index]
+            raise ProtocolError(f"a tensor of {view.dtype}: {error}") from error

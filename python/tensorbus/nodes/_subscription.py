@@ -22,9 +22,9 @@ from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
 # Seconds of callbacks in a row after which the task yields to other tasks of the loop.
-_TURN = 0.001
+TURN = 0.001
 # Seconds until the next attempt after an error of receiving.
-_RETRY_INTERVAL = 0.01
+RETRY_INTERVAL = 0.01
 
 
 @public
@@ -137,10 +137,8 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = await self._receiver.receive(self._topic_timeout)
-            except (
-                Closed
-            ):  # also at the end of a stream: no publisher must wait for this subscriber
-                self.close()
+            except Closed:
+                self.close()  # also at the end of a stream: no publisher must wait for it
                 return
             except Error as error:
                 await asyncio.sleep(self._reported(error))
@@ -150,7 +148,7 @@ class Subscription(Closing, Generic[T]):
             await self._call(callback, sample)
             del sample  # holds no sample while it waits for the next one
             busy += time.perf_counter() - begin
-            if busy > _TURN:
+            if busy > TURN:
                 busy = 0.0
                 await asyncio.sleep(0)
 
@@ -174,10 +172,8 @@ class Subscription(Closing, Generic[T]):
         while not stop.is_set():
             try:
                 sample = self._subscriber.receive(self._topic_timeout)
-            except (
-                Closed
-            ):  # also at the end of a stream: no publisher must wait for this subscriber
-                self.close()
+            except Closed:
+                self.close()  # also at the end of a stream: no publisher must wait for it
                 return
             except Error as error:
                 stop.wait(self._reported(error))
@@ -212,7 +208,7 @@ class Subscription(Closing, Generic[T]):
         elif isinstance(error, TypeMismatch) or self._stuck is not type(error):
             self._stuck = type(error)
             self._failures.report(error, self.label)
-        return _RETRY_INTERVAL
+        return RETRY_INTERVAL
 
     def __repr__(self) -> str:
         return (

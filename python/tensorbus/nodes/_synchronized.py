@@ -14,14 +14,10 @@ from tensorbus._aio.failures import Failures
 from tensorbus._base.errors import Closed, Error, MessageError, TypeMismatch
 from tensorbus._topics.parents import Parents
 from tensorbus._topics.time_synchronizer import Samples, TimeSynchronizer
+from tensorbus.nodes._subscription import RETRY_INTERVAL, TURN
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
-
-# Seconds of callbacks in a row after which the task yields to other tasks of the loop.
-_TURN = 0.001
-# Seconds until the next attempt after an error of receiving.
-_RETRY_INTERVAL = 0.01
 
 Topics = Mapping[str, "MessageClass[Any] | None"] | Iterable[str]
 
@@ -76,7 +72,7 @@ class SynchronizedCallback:
                 self._failures.report(error, self.label)
             del samples  # holds no sample while it waits for the next ones
             busy += time.perf_counter() - begin
-            if busy > _TURN:
+            if busy > TURN:
                 busy = 0.0
                 await asyncio.sleep(0)
 
@@ -116,7 +112,7 @@ class SynchronizedCallback:
         if self._stuck is not type(error):
             self._stuck = type(error)
             self._failures.report(error, self.label)
-        return _RETRY_INTERVAL
+        return RETRY_INTERVAL
 
 
 def _parents(samples: Samples) -> AbstractContextManager[None]:

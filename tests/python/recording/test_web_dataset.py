@@ -64,7 +64,7 @@ def test_names_that_webdataset_would_change_stay_apart(tmp_path: Path) -> None:
 
 def test_shards_are_begun_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_dataset, "_MAX_SHARD_BYTES", 2000)
-    path = tmp_path / "100%d.mcap"
+    path = tmp_path / "100%d %06d.mcap"
     record(path, {"topic": [np.full(100, number) for number in range(5)]})
     shards = sorted((export(path) / "topic").iterdir())
     assert [shard.name for shard in shards] == [f"00000{number}.tar" for number in range(3)]

@@ -20,7 +20,7 @@ class WebDatasetFiles:
     def __init__(self, folder: Path) -> None:
         from webdataset import ShardWriter
 
-        pattern = f"{folder}/%06d.tar".replace("%", "%%").replace("%%06d", "%06d")
+        pattern = str(folder).replace("%", "%%") + "/%06d.tar"
         self._writer = ShardWriter(
             pattern, maxcount=2**63, maxsize=_MAX_SHARD_BYTES, verbose=0, encoder=False
         )
