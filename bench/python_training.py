@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.other_process import fork
+from harness.own_ray import start_ray
 from harness.report import is_quick, report, report_absent
 from training import actors, channels, loaders, serving
 
@@ -58,10 +59,7 @@ def measure_programs(repetition: int, quick: bool) -> None:
 
 
 def with_ray(measure: Callable[[Any, int], float], count: int) -> float:
-    os.environ["RAY_AUTH_MODE"] = "disabled"  # a cluster of one process's own
-    import ray
-
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray = start_ray()
     try:
         return measure(ray, count)
     finally:

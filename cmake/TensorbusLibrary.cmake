@@ -77,6 +77,8 @@ if(has_ipo)
                                                                ON)
 endif()
 
+tensorbus_link_for_older_system(tensorbus)
+
 add_library(tensorbus_internal STATIC EXCLUDE_FROM_ALL)
 target_link_libraries(tensorbus_internal PUBLIC tensorbus_objects)
 target_link_options(tensorbus_internal INTERFACE LINKER:-z,now)

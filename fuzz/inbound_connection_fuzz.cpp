@@ -263,6 +263,7 @@ void run(Input input) {
     if (input.flag()) borrower.hang_up();
     world.loop.turn(0ms);
   }
+  world.end_kept_shares();
   check(world.arena->stats().used_bytes == used_before);
   (void)world.arena->take_retired();
   check(lowest_free_descriptor() == first_free);

@@ -81,7 +81,7 @@ void coordinates(Input& input) {
   check(taken == has_coordinates(indices, sizes, count, coalesced));
 }
 
-// Returns true if the rows follow one another, each with its own columns in increasing order, until
+// Returns true if the rows follow one another, each with columns of the tensor in any order, until
 // all columns are used.
 bool has_rows(const Numbers& begins, const Numbers& columns, std::size_t batch, std::size_t rows,
               std::size_t count, std::int64_t size) {
@@ -90,13 +90,10 @@ bool has_rows(const Numbers& begins, const Numbers& columns, std::size_t batch, 
     const std::size_t at = batch * (rows + 1) + row;
     if (begins[at] != static_cast<Wide>(used) || begins[at + 1] > static_cast<Wide>(count))
       return false;
-    std::vector<std::vector<Wide>> places;
     for (; static_cast<Wide>(used) < begins[at + 1]; ++used) {
       const Wide column = columns[batch * count + used];
       if (column < 0 || column >= size) return false;
-      places.push_back({column});
     }
-    if (!increase(places)) return false;
   }
   return used == count && begins[batch * (rows + 1) + rows] == static_cast<Wide>(used);
 }

@@ -314,6 +314,7 @@ void run(Input input) {
     world.loop.turn(0ms);
     for (std::size_t i = 0; i < 2; ++i) borrower.receive(i);
   }
+  world.end_kept_shares();
   check(lowest_free_descriptor() == first_free);
 }
 

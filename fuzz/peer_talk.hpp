@@ -10,6 +10,7 @@
 
 #include <array>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -85,6 +86,12 @@ struct World {
     kinds[15] = create_sealed_memfd("fuzz", link::Geometry{4, 8}.bytes());
   }
 
+  // Ends the shares that the peer has asked this participant to keep: they outlive the peer.
+  void end_kept_shares() {
+    for (const std::uint64_t number : kept_shares) context.shares.close(number);
+    kept_shares.clear();
+  }
+
   link::WakePage peer_page;
   std::shared_ptr<link::WakePage> own_page;
   bus::EventLoop loop;  // never started
@@ -94,14 +101,16 @@ struct World {
       std::make_shared<device::DeviceMemory>(device::DeviceArenaOptions{});
   bus::ParticipantContext context{Id{{2}}, loop, arena, device_memory, own_page};
   bus::KeptMessages kept{context};
-  platform::Fd listener;               // never drained, so that the notifier becomes full
-  std::array<platform::Fd, 16> kinds;  // of descriptors: valid kinds, and others
+  std::set<std::uint64_t> kept_shares;  // numbers that the peer has sent
+  platform::Fd listener;                // never drained, so that the notifier becomes full
+  std::array<platform::Fd, 16> kinds;   // of descriptors: valid kinds, and others
 };
 
 class PeerTalk {
  public:
   PeerTalk(World& world, platform::Fd socket) : world_(world), socket_(std::move(socket)) {}
 
+  void note_kept(std::uint64_t share) { world_.kept_shares.insert(share); }
   // Sends a message with descriptors of these `kinds`; 0: none.
   template <typename Message>
   void say(const Message& message, std::uint8_t kinds) {

@@ -110,7 +110,8 @@ void look_at(World& world, const link::Entry& entry, const bus::Sample& sample, 
     check(copy.tensors()[i].shape() == from.layout.shape);
     if (!empty) check(*copy.tensors()[i].data() == *sample.tensors()[i].data());
   }
-  if (accepts([&] { (void)sample.fields(); }) && sample.fields().find("image") != nullptr) try {
+  Value fields;
+  if (accepts([&] { fields = sample.fields(); }) && fields.find("image") != nullptr) try {
       (void)sample.tensor("image");
     } catch (const Error&) {
     }

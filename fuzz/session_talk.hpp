@@ -141,6 +141,7 @@ inline void say_exchange(PeerTalk& talk, const SharedOnce& shared, ServedOnce& h
                       input.below(2),
                       wild_lent(input)};
       if (input.byte() >= 0xe0) keep.share = input.number();
+      talk.note_kept(keep.share);
       return talk.say(keep, input);
     }
     default:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from harness.cores import core_pair
+from harness.own_ray import start_ray
 from peers.peer import PATIENCE, Peer
 
 
@@ -43,11 +44,7 @@ class Ray(Peer):
     def open_sender(self) -> None:
         core = os.sched_getaffinity(0)
         os.sched_setaffinity(0, range(os.cpu_count() or 1))  # its daemons are not ours to pin
-        os.environ["RAY_AUTH_MODE"] = "disabled"  # a cluster of one process's own
-        import ray
-
-        self.ray = ray
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="error")
+        self.ray = ray = start_ray()
         self.actor = ray.remote(receiver_class()).remote(core_pair().receiver)
         self.send(self.make(64))
         self.answer()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
 from io import StringIO
 from unittest.mock import patch
@@ -23,11 +23,39 @@ tensorbus` is the same as `tensorbus`.
 
 `docs/site/command_line.py` writes this page.
 """
+JSON = """\
+## JSON
+
+With `--json` a command prints lines, and each line is one JSON object. Its `kind` determines its
+other fields: each line of a kind has all of them, in this order. A number has its unit in its name,
+such as `_ns` or `bytes`; other numbers are counts. Where the text names a class of Python, such as
+`QueueReport`, [the reference](python.md) describes the fields. JSON has no NaN and no infinity:
+they are the strings `"NaN"`, `"Infinity"` and `"-Infinity"`. Errors are text on standard error.
+
+A later version may add fields and kinds: a program should ignore those that it does not know.
+
+| kind | printed by | line | fields |
+|---|---|---|---|
+"""
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
 def page() -> str:
-    return "\n".join([HEAD, *(section(name) for name in commands())])
+    return "\n".join([HEAD, *(section(name) for name in commands()), JSON + kinds()])
+
+
+def kinds() -> str:
+    """The rows of the kinds of lines of `--json`."""
+    from tensorbus._cli.records import KINDS
+
+    return "".join(
+        f"| `{name}` | {quoted(kind.commands)} | {kind.about} | {quoted(kind.fields)} |\n"
+        for name, kind in KINDS.items()
+    )
+
+
+def quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def section(name: tuple[str, ...]) -> str:

@@ -11,6 +11,8 @@ SIGNATURE = re.compile(r"(?:def )?\w*\(self\) -> (?P<returns>.+)")  # what nanob
 
 
 def readable_docstring(what: str, lines: list[str]) -> list[str]:
+    if what == "class" and "Fields:" in lines:  # of `help()`: the site has them as attributes
+        lines = lines[: lines.index("Fields:") - 1]
     first, rest = lines[:1], [in_docstring(line) for line in lines[1:]]
     text = in_docstring("".join(first))
     if FIELD.fullmatch(text):

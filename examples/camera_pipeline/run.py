@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 try:
     import numpy as np
 
+    import tensorbus as tb
     from picture import draw
     from plan import TIMEOUT, Schedule, relaxed_rate
     from processes import Failed, Processes
@@ -70,8 +72,8 @@ def demo(folder: Path, paced: int, full_speed: int, trace: Path | None) -> None:
     expected, alone = reference(frames, Progress("one process, to compare", frames).show)
     schedule = Schedule(paced, full_speed, relaxed_rate(alone))
     ours, theirs = folder / "tensorbus", folder / "torch"
-    run("Tensorbus", ours, schedule, tensorbus_commands(ours, schedule, sink), trace)
-    run("torch.multiprocessing", theirs, schedule, torch_commands(theirs, schedule))
+    run_tensorbus(ours, schedule, sink, trace)
+    run_torch(theirs, schedule)
 
     delivered = {
         "Tensorbus": read_features(ours / "features.bin"),
@@ -114,18 +116,46 @@ def output_of(*command: str) -> str:
     return done.stdout
 
 
-def run(
-    title: str,
-    results: Path,
-    schedule: Schedule,
-    commands: dict[str, list[str]],
-    trace: Path | None = None,
-) -> None:
-    """Runs one pipeline; its processes leave their records in `results`."""
+def run_tensorbus(results: Path, schedule: Schedule, sink: Path, trace: Path | None) -> None:
+    """Runs pipeline.toml; its processes leave their records in `results`."""
     results.mkdir()
+    progress = Progress("Tensorbus", schedule.frames)
+    domain = str(results / "domain")
+    os.environ |= {
+        "RESULTS": str(results),
+        "FRAMES": str(schedule.frames),
+        "SCHEDULE": " ".join(schedule.to_arguments()),
+        "SINK": str(sink),
+    }
+    deadline = time.monotonic() + 2 * TIMEOUT + 2 * schedule.frames
+    pipeline = tb.Pipeline.load(HERE / "pipeline.toml", domain)
+    with traced(trace, {"TENSORBUS_DOMAIN": domain}):
+        pipeline.start(log_dir=OUTPUT, quiet=True)
+        with pipeline:
+            while (status := ended(pipeline)) is None:
+                if time.monotonic() > deadline:
+                    raise Failed(f"the pipeline did not end (see {OUTPUT})")
+                progress.show(count_arrivals(results / "sink.txt"))
+    if status:
+        raise Failed(f"a process of the pipeline failed (see {OUTPUT}/*.log)")
+    progress.show(schedule.frames)
+
+
+def ended(pipeline: tb.Pipeline) -> int | None:
+    """The exit status of a pipeline that ends within a moment."""
+    try:
+        return pipeline.wait(timeout=0.1)
+    except tb.Timeout:
+        return None
+
+
+def run_torch(results: Path, schedule: Schedule) -> None:
+    """Runs the same over torch.multiprocessing, in one process with children."""
+    results.mkdir()
+    title = "torch.multiprocessing"
     progress = Progress(title, schedule.frames)
-    domain = {"TENSORBUS_DOMAIN": str(results / "domain")}
-    with traced(trace, domain), Processes(commands, OUTPUT, domain) as processes:
+    command = [sys.executable, str(HERE / "torch_queue.py"), str(results)]
+    with Processes({title: [*command, *schedule.to_arguments()]}, OUTPUT, {}) as processes:
         processes.wait(
             timeout=2 * TIMEOUT + 2 * schedule.frames,
             meanwhile=lambda: progress.show(count_arrivals(results / "sink.txt")),
@@ -146,23 +176,6 @@ def traced(output: Path | None, domain: dict[str, str]) -> Iterator[None]:
     finally:
         tracer.send_signal(signal.SIGINT)
         tracer.wait(60)
-
-
-def tensorbus_commands(results: Path, schedule: Schedule, sink: Path) -> dict[str, list[str]]:
-    return {
-        "camera": python("camera.py", results, *schedule.to_arguments()),
-        "model": python("model.py", results, schedule.frames),
-        "sink": [str(sink), str(results), str(schedule.frames)],
-    }
-
-
-def torch_commands(results: Path, schedule: Schedule) -> dict[str, list[str]]:
-    command = python("torch_queue.py", results, *schedule.to_arguments())
-    return {"torch.multiprocessing": command}
-
-
-def python(script: str, *arguments: object) -> list[str]:
-    return [sys.executable, str(HERE / script), *map(str, arguments)]
 
 
 def save_picture(results: Path, features: np.ndarray) -> Path:

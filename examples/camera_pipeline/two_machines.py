@@ -19,7 +19,7 @@ from processes import Failed, Processes
 from records import count_arrivals, read_features
 from reference import count_equal, reference
 from report import Progress, measures, table
-from run import OUTPUT, build_sink, tensorbus_commands
+from run import HERE, OUTPUT, build_sink
 
 PORT = 7447
 
@@ -87,12 +87,23 @@ def top(machine: Machine, results: Path) -> Iterator[None]:
         showing.wait(TIMEOUT)
 
 
+def commands_of(results: Path, schedule: Schedule, sink: Path) -> dict[str, list[str]]:
+    """The programs of pipeline.toml, each with its arguments."""
+    camera = [str(HERE / "camera.py"), str(results), *schedule.to_arguments()]
+    model = [str(HERE / "model.py"), str(results), str(schedule.frames)]
+    return {
+        "camera": [sys.executable, *camera],
+        "model": [sys.executable, *model],
+        "sink": [str(sink), str(results), str(schedule.frames)],
+    }
+
+
 def demo(results: Path, paced: int, full_speed: int, *, shows_top: bool) -> None:
     sink = build_sink()
     frames = paced + full_speed
     expected, alone = reference(frames, Progress("one process, to compare", frames).show)
     schedule = Schedule(paced, full_speed, relaxed_rate(alone))
-    commands = tensorbus_commands(results, schedule, sink)
+    commands = commands_of(results, schedule, sink)
     progress = Progress("two machines", frames)
     with two_machines() as (here, there):
         address = f"{here.address}:{PORT}"

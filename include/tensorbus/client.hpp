@@ -22,6 +22,11 @@
 
 namespace tensorbus::inline v0 {
 
+namespace internal {
+class ServiceCall;
+class ServiceSearch;
+}  // namespace internal
+
 struct ClientOptions {
   // The timeout of a call that has none of its own. It covers the search for the service and the
   // wait for the reply. If the service is already known, the time runs from the first wait.
@@ -45,7 +50,7 @@ class Client {
 
   explicit Client(const std::string& name, const ClientOptions& options = {},
                   const Participant& participant = Participant::shared())
-      : state_(std::make_unique<State>(name, options, participant)) {}
+      : state_(std::make_shared<State>(name, options, participant)) {}
 
   const std::string& name() const { return state().name; }
 
@@ -78,6 +83,7 @@ class Client {
   }
 
  private:
+  friend class internal::ServiceCall;
   struct State {
     State(const std::string& of, const ClientOptions& given, const Participant& by)
         : name(of), options(given), participant(by), finder(of, by) {}
@@ -85,6 +91,8 @@ class Client {
     Content call(const Content& request, const internal::CallTypes& types, Timeout timeout,
                  const GiveUp& give_up);
     internal::ReplyQueue idle_queue();
+    void keep(internal::ReplyQueue queue);
+    [[noreturn]] void fail_without_service() const;
     std::shared_ptr<internal::Server> asked(const Message& request,
                                             const internal::Deadline& deadline,
                                             const GiveUp& give_up);
@@ -98,10 +106,12 @@ class Client {
     // Reply queues that no call uses. A queue is stored here only after its reply has arrived, so a
     // late reply cannot reach another call. Guarded by the mutex.
     std::vector<internal::ReplyQueue> idle;
+    // The search that awaited calls share, until another one begins. Guarded by the mutex.
+    std::shared_ptr<internal::ServiceSearch> search;
   };
   State& state() const { return *internal::living(state_, "client"); }
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // shared with the awaited calls
 };
 
 inline Content Client::State::call(const Content& request, const internal::CallTypes& types,
@@ -117,10 +127,7 @@ inline Content Client::State::call(const Content& request, const internal::CallT
   }
   Sample answer;
   require_done(server->get(replies, answer, left, give_up), *server);
-  {
-    const std::lock_guard lock(mutex);
-    idle.push_back(std::move(replies));
-  }
+  keep(std::move(replies));
   return internal::read_answer(name, answer);
 }
 
@@ -135,6 +142,10 @@ inline std::shared_ptr<internal::Server> Client::State::asked(const Message& req
     if (outcome != Outcome::kClosed) require_done(outcome, *server);
     server->found_gone();
   }
+  fail_without_service();
+}
+
+inline void Client::State::fail_without_service() const {
   throw Error(Code::kTimeout, "there was no service '" + name + "' in time");
 }
 
@@ -144,6 +155,12 @@ inline internal::ReplyQueue Client::State::idle_queue() {
   internal::ReplyQueue queue = std::move(idle.back());
   idle.pop_back();
   return queue;
+}
+
+// Called when the reply to the queue's request has arrived.
+inline void Client::State::keep(internal::ReplyQueue queue) {
+  const std::lock_guard lock(mutex);
+  idle.push_back(std::move(queue));
 }
 
 inline void Client::State::require_done(Outcome outcome, internal::Server& server) const {

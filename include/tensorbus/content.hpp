@@ -36,9 +36,12 @@ struct Content {
   explicit Content(const Struct& message);
 
   // Returns the only tensor. Throws Error(kInvalidArgument) unless there is exactly one.
-  const Tensor& tensor() const;
+  const Tensor& tensor() const&;
   // Returns the tensor at this key of the fields. Throws Error(kInvalidArgument) if there is none.
-  const Tensor& tensor(std::string_view key) const;
+  const Tensor& tensor(std::string_view key) const&;
+  // A temporary, such as `client.call(...)`, gives tensors of their own, which keep their memory.
+  Tensor tensor() && { return std::as_const(*this).tensor(); }
+  Tensor tensor(std::string_view key) && { return std::as_const(*this).tensor(key); }
 
   Value fields;
   std::vector<TensorField> tensors;
@@ -52,14 +55,14 @@ Content::Content(const Struct& message) {
   for (TensorView& view : outgoing.tensors) tensors.emplace_back(std::move(view), kept);
 }
 
-inline const Tensor& Content::tensor() const {
+inline const Tensor& Content::tensor() const& {
   if (tensors.size() != 1)
     throw Error(Code::kInvalidArgument,
                 "there are " + std::to_string(tensors.size()) + " tensors: use tensors");
   return tensors.front().tensor();
 }
 
-inline const Tensor& Content::tensor(std::string_view key) const {
+inline const Tensor& Content::tensor(std::string_view key) const& {
   const std::uint32_t index = fields.at(key).as<TensorIndex>().index;
   if (index >= tensors.size())
     throw Error(Code::kProtocol, "there is no tensor " + std::to_string(index));

@@ -12,9 +12,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tensorbus/async/awaited_call.hpp>
+#include <tensorbus/async/task.hpp>
+#include <tensorbus/client.hpp>
+#include <tensorbus/content.hpp>
 #include <tensorbus/internal/fd.hpp>
 #include <tensorbus/internal/polling.hpp>
 #include <tensorbus/parents.hpp>
+#include <tensorbus/queue.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/service.hpp>
 #include <tensorbus/subscriber.hpp>
@@ -46,6 +54,9 @@ namespace tensorbus::inline v0 {
 //
 //   executor.poll_once(std::chrono::seconds(0));
 //
+// It also runs coroutines, which wait for samples, items and replies of services as if they had a
+// thread of their own: see Task.
+//
 // The executor owns its subscribers and services, and closes them in its destructor. Only one
 // thread at a time may drive it, add and remove. stop() may be called in any thread and in a signal
 // handler. The executor is not movable, because threads refer to it.
@@ -54,13 +65,14 @@ class Executor {
   // A callback that takes a Sample by value may keep it.
   using Callback = std::function<void(Sample)>;
   using SetCallback = std::function<void(std::vector<Sample>)>;
-  // Identifies an added subscriber, synchronizer or service; never reused.
+  // Identifies an added subscriber, synchronizer, service or coroutine; never reused.
   enum class Token : std::uint64_t {};
 
   // Throws Error(kSystem) if no descriptors are left.
   Executor() { epoll_.add(wake_.get(), kWake); }
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
+  ~Executor();
 
   // Adds a subscriber; may be called in a callback. Throws Error(kClosed) for a moved-from
   // subscriber, what Subscriber::event_descriptor() throws, and Error(kSystem).
@@ -79,14 +91,40 @@ class Executor {
     const int descriptor = service.descriptor();
     return add(std::make_shared<Requests>(std::move(service)), descriptor);
   }
+#if defined(__cpp_impl_coroutine)
+  // Runs a coroutine up to its first wait, here, and then in the thread that drives the executor.
+  // stop() leaves it at its wait; another run() goes on. remove() and the destructor of the
+  // executor destroy it there, with its local objects. Throws what the coroutine throws before its
+  // first wait. What it throws later, poll_once() and run() throw.
+  Token spawn(Task task);
+  // To await in a coroutine of this executor: the next sample or item, or nothing if the subscriber
+  // or the queue is closed or has ended. Throws what Subscriber::try_receive() and Queue::get()
+  // throw, and Error(kInvalidArgument) in a coroutine of another executor. The subscriber or the
+  // queue must outlive the wait, and only one coroutine may wait for a subscriber. If a coroutine
+  // is destroyed while it waits for an item, the item stays in the queue.
+  auto next(Subscriber& subscriber);
+  auto next(Queue& queue);
+  // To await in a coroutine of this executor: the reply of a service, as Client::call() returns it.
+  // The request is sent here, if the client knows a living service; else a thread looks for one.
+  // `timeout`: as in Client::call(); the time runs from here. `co_await` throws what Client::call()
+  // throws. The client may be destroyed during the wait, and serve any number of calls. If a
+  // coroutine is destroyed while it waits, a late reply is discarded. The destructor of the
+  // client's last user (the client or a call) waits up to 50 ms for a search that has found
+  // nothing.
+  //
+  //   const tensorbus::Content reply = co_await executor.call(client, {loan.view()});
+  auto call(const Client& client, const Content& request, Client::Timeout timeout = {});
+  template <IsMessageStruct Reply, IsMessageStruct Request>
+  auto call(const Client& client, const Request& request, Client::Timeout timeout = {});
+#endif
   // Removes and closes a subscriber or service; its callback is not called again. If the callback
-  // itself removes it, it is closed when the callback returns. Returns false if it was removed
-  // before.
+  // itself removes it, it is closed when the callback returns. Also destroys a coroutine; one that
+  // removes itself is destroyed at its next wait. Returns false if it was removed before.
   bool remove(Token token) {
     const auto found = sources_.find(token);
     if (found == sources_.end()) return false;
     unwatch(*found->second);
-    sources_.erase(found);
+    const auto removed = sources_.extract(found);  // its objects may use the executor
     return true;
   }
 
@@ -168,6 +206,41 @@ class Executor {
     Service service_;
   };
 
+#if defined(__cpp_impl_coroutine)
+  // A coroutine. Its descriptor is that of its present wait.
+  class Coroutine final : public Source {
+   public:
+    Coroutine(Executor& executor, Token token, Task task)
+        : executor_(executor), token_(token), task_(std::move(task)) {}
+    Outcome step() override;
+    void run();
+
+    internal::Awaited* awaited = nullptr;  // in the frame of the coroutine
+
+   private:
+    Executor& executor_;
+    const Token token_;
+    Task task_;
+  };
+
+  template <typename Awaited>
+  struct Awaiter {
+    template <typename... Arguments>
+    explicit Awaiter(Executor& by, Arguments&&... arguments)
+        : executor(by), awaited(std::forward<Arguments>(arguments)...) {}
+
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<Task::promise_type> waiting) {
+      executor.wait(waiting.promise(), awaited);
+    }
+    auto await_resume() { return awaited.result(); }
+
+    Executor& executor;
+    Awaited awaited;
+  };
+  void wait(const Task::promise_type& task, internal::Awaited& awaited);
+#endif
+
   Token add(std::shared_ptr<Source> source, int descriptor) {
     const Token token{++last_token_};
     Source& added = *sources_.emplace(token, std::move(source)).first->second;
@@ -194,6 +267,7 @@ class Executor {
   }
 
   std::size_t turn_of(Token token);
+  static Outcome take(Subscriber& subscriber, Sample& sample);
 
   internal::Epoll epoll_;
   internal::Fd wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "eventfd"};
@@ -228,13 +302,18 @@ inline std::size_t Executor::turn_of(Token token) {
   return kTurn;
 }
 
-inline Outcome Executor::Topic::step() {
-  Sample sample;
-  const Outcome outcome = subscriber_.try_receive(sample);
+inline Outcome Executor::take(Subscriber& subscriber, Sample& sample) {
+  const Outcome outcome = subscriber.try_receive(sample);
   if (outcome == Outcome::kHoldLimit)
     throw Error(Code::kInvalidArgument, "max_held samples of a publisher of \"" +
-                                            subscriber_.topic() +
+                                            subscriber.topic() +
                                             "\" are held: release some, or raise max_held");
+  return outcome;
+}
+
+inline Outcome Executor::Topic::step() {
+  Sample sample;
+  const Outcome outcome = take(subscriber_, sample);
   if (outcome == Outcome::kDone) {
     const Parents parents(sample);
     callback_(std::move(sample));
@@ -253,6 +332,80 @@ inline Outcome Executor::Sets::step() {
     callback_(std::move(set));
   }
   return outcome;
+}
+
+#if defined(__cpp_impl_coroutine)
+
+inline Executor::Token Executor::spawn(Task task) {
+  if (!task.handle_) throw Error(Code::kClosed, "this task was moved from");
+  const Token token{++last_token_};
+  task.handle_.promise().executor = this;
+  task.handle_.promise().token = last_token_;
+  const auto added = std::make_shared<Coroutine>(*this, token, std::move(task));
+  sources_.emplace(token, added);
+  added->run();
+  return token;
+}
+
+inline auto Executor::next(Subscriber& subscriber) {
+  const auto take = [&subscriber](Sample& sample) { return Executor::take(subscriber, sample); };
+  return Awaiter<internal::AwaitedSample>(*this, take, subscriber.event_descriptor());
+}
+
+inline auto Executor::next(Queue& queue) {
+  const auto pending = std::make_shared<Queue::Pending>(queue.start_get());
+  const auto take = [pending](Sample& item) { return pending->take(item); };
+  return Awaiter<internal::AwaitedSample>(*this, take, pending->descriptor());
+}
+
+inline auto Executor::call(const Client& client, const Content& request, Client::Timeout timeout) {
+  return Awaiter<internal::AwaitedCall<Content>>(*this, client, internal::CallTypes(), request,
+                                                 timeout);
+}
+
+template <IsMessageStruct Reply, IsMessageStruct Request>
+auto Executor::call(const Client& client, const Request& request, Client::Timeout timeout) {
+  static const internal::CallTypes types{message_type<Request>(), message_type<Reply>()};
+  return Awaiter<internal::AwaitedCall<Reply>>(*this, client, types, Content(request), timeout);
+}
+
+// A task that was removed is left suspended: the caller of run() destroys it.
+inline void Executor::wait(const Task::promise_type& task, internal::Awaited& awaited) {
+  if (task.executor != this)
+    throw Error(Code::kInvalidArgument, "this coroutine runs in another executor");
+  const auto found = sources_.find(Token{task.token});
+  if (found == sources_.end()) return;
+  const int descriptor = awaited.descriptor();
+  epoll_.add(descriptor, task.token);
+  auto& waiting = static_cast<Coroutine&>(*found->second);
+  waiting.descriptor = descriptor;
+  waiting.awaited = &awaited;
+}
+
+inline Outcome Executor::Coroutine::step() {
+  if (!awaited->look()) return Outcome::kTimedOut;
+  executor_.unwatch(*this);
+  const Parents parents(awaited->parents());
+  run();
+  return Outcome::kDone;
+}
+
+// Runs it up to its next wait. The caller keeps this object meanwhile.
+inline void Executor::Coroutine::run() {
+  try {
+    task_.handle_.resume();
+  } catch (...) {
+    (void)executor_.remove(token_);
+    throw;
+  }
+  if (task_.handle_.done()) (void)executor_.remove(token_);
+}
+
+#endif
+
+// Local objects of a coroutine, and of callbacks, may still use the executor.
+inline Executor::~Executor() {
+  while (!sources_.empty()) (void)sources_.extract(sources_.begin());
 }
 
 }  // namespace tensorbus::inline v0

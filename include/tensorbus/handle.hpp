@@ -14,10 +14,7 @@ namespace internal {
 
 // Returns the text of a handle in a message; nothing for any other value.
 inline std::optional<std::string> handle_text_in(const Value& value) {
-  if (!value.is<Value::Extension>() || value.as<Value::Extension>().type != kRecordType) return {};
-  const Value record = Value::decode(value.as<Value::Extension>().bytes);
-  if (!record.is<Value::List>()) return {};
-  const auto& parts = record.as<Value::List>();
+  const Value::List parts = record_in(value);
   if (parts.size() != 2 || parts[0] != Value("handle") || !parts[1].is<std::string>()) return {};
   return parts[1].as<std::string>();
 }

@@ -3,9 +3,11 @@
 #include <tensorbus/c/queue.h>
 
 #include <chrono>
+#include <iterator>
 #include <string>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/from_c.hpp>
+#include <tensorbus/internal/received.hpp>
 #include <tensorbus/internal/tensors.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
@@ -25,14 +27,14 @@ namespace tensorbus::inline v0 {
 //   tensorbus::Queue queue({.maxsize = 8});
 //   queue.put({.tensors = {TensorView::of(data, {n})}});
 //   tensorbus::Queue same = tensorbus::Queue::open(queue.address());  // in another process
-//   tensorbus::Sample item;
-//   if (same.get(item, std::chrono::seconds(1)) == tensorbus::Outcome::kDone) use(item.tensor());
+//   for (const tensorbus::Sample& item : same) use(item.tensor());  // until shutdown() or close()
 class Queue {
  public:
   using Timeout = std::chrono::nanoseconds;
   static constexpr Timeout kForever = Timeout::max();
 
   // Throws Error(kInvalidArgument) if a queue of this name exists; the text names its process.
+  // Throws Error(kUnsupported) for the option `pin` if memory cannot be pinned here.
   explicit Queue(const QueueOptions& options = {},
                  const Participant& participant = Participant::shared());
   // Opens a queue by its address or its name. Waits until a queue has this name. Throws
@@ -48,6 +50,11 @@ class Queue {
   // Error(kInvalidArgument) for an invalid address.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const Participant& participant = Participant::shared());
+
+  // Pins the items that this object gets later, like QueueOptions::pin: for a queue from open(). No
+  // other thread may get an item meanwhile. Throws Error(kUnsupported) if memory cannot be pinned
+  // here.
+  void pin() { internal::require_done(tb_queue_pin(queue())); }
 
   // One line of text, which any channel can carry.
   std::string address() const { return tb_queue_address(queue()); }
@@ -66,6 +73,17 @@ class Queue {
   bool put_now(const Message& item);
   // Gets an item. Returns kDone, kTimedOut, kInterrupted, kShutDown or kClosed.
   Outcome get(Sample& item, Timeout timeout = kForever, const GiveUp& give_up = {});
+
+  // The next items, as a single-pass range. A step of the loop releases its item, and waits for the
+  // next one. The range ends when the queue is shut down and empty, when it is closed, after
+  // `timeout` without an item, and if `give_up` returns true. Signals do not end it. `auto` instead
+  // of `const Sample&` takes the item out of the range, to keep it.
+  //
+  //   for (auto job : jobs.items(std::chrono::seconds(10))) work_on(std::move(job));
+  internal::Received<Sample> items(Timeout timeout = kForever, GiveUp give_up = {});
+  // items() without a timeout: for (const tensorbus::Sample& job : jobs).
+  auto begin() { return items().begin(); }
+  std::default_sentinel_t end() const noexcept { return {}; }
 
   // A request for event loops. It is finished when its descriptor is readable. Destroying an
   // unfinished request cancels it; an item that is on its way then goes back into the queue.
@@ -138,6 +156,7 @@ inline tb_queue_options described(const QueueOptions& options) {
   given.shared = options.shared ? 1 : 0;
   given.name = c_text_or_null(options.name, "the name");
   given.max_bytes = options.max_bytes;
+  given.pin = options.pin ? 1 : 0;
   return given;
 }
 
@@ -175,7 +194,8 @@ inline QueueOptions Queue::options() const {
           .redeliver = options.redeliver != 0,
           .shared = options.shared != 0,
           .name = options.name,
-          .max_bytes = options.max_bytes};
+          .max_bytes = options.max_bytes,
+          .pin = options.pin != 0};
 }
 
 inline Outcome Queue::put(const Message& item, Timeout timeout, const GiveUp& give_up) {
@@ -196,6 +216,13 @@ inline Outcome Queue::get(Sample& item, Timeout timeout, const GiveUp& give_up) 
   internal::Asked asked(give_up);
   return internal::receive_into(item, [&](tb_sample** given) {
     return asked.ended(tb_queue_get(queue(), timeout.count(), asked.get(), given));
+  });
+}
+
+inline internal::Received<Sample> Queue::items(Timeout timeout, GiveUp give_up) {
+  return internal::Received<Sample>([this, timeout, give_up = std::move(give_up)](Sample& item) {
+    return internal::despite_signals(timeout, give_up,
+                                     [&](Timeout left) { return get(item, left, give_up); });
   });
 }
 

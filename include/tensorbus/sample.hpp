@@ -17,6 +17,7 @@
 #include <tensorbus/values/sample_header.hpp>
 #include <tensorbus/values/value.hpp>
 #include <utility>
+#include <vector>
 
 namespace tensorbus::inline v0 {
 
@@ -44,12 +45,16 @@ class Sample {
   ~Sample() = default;
 
   SampleHeader header() const noexcept;
-  std::span<const Tensor> tensors() const noexcept { return tensors_.span(); }
+  std::span<const Tensor> tensors() const& noexcept { return tensors_.span(); }
   // Returns the only tensor. Throws Error(kInvalidArgument) unless there is exactly one.
-  const Tensor& tensor() const;
+  const Tensor& tensor() const&;
   // Returns the tensor at this key of the fields: sample.tensor("image"). Throws
   // Error(kInvalidArgument) if there is none.
-  const Tensor& tensor(std::string_view key) const;
+  const Tensor& tensor(std::string_view key) const&;
+  // A temporary, such as `recording[0]`, gives tensors of their own, which keep their memory.
+  std::vector<Tensor> tensors() && { return {tensors_.span().begin(), tensors_.span().end()}; }
+  Tensor tensor() && { return std::as_const(*this).tensor(); }
+  Tensor tensor(std::string_view key) && { return std::as_const(*this).tensor(key); }
   // Return the small fields: as received (MessagePack), and decoded. Both are empty if the message
   // was a single tensor. fields() throws Error(kProtocol) if they are malformed.
   std::span<const std::byte> field_bytes() const noexcept;
@@ -125,7 +130,7 @@ inline SampleHeader Sample::header() const noexcept {
   return header;
 }
 
-inline const Tensor& Sample::tensor() const {
+inline const Tensor& Sample::tensor() const& {
   alive();
   if (tensors_.size() != 1)
     throw Error(Code::kInvalidArgument,
@@ -133,7 +138,7 @@ inline const Tensor& Sample::tensor() const {
   return tensors_.front();
 }
 
-inline const Tensor& Sample::tensor(std::string_view key) const {
+inline const Tensor& Sample::tensor(std::string_view key) const& {
   const std::uint32_t index = fields().at(key).as<TensorIndex>().index;
   if (index >= tensors_.size())
     throw Error(Code::kProtocol, "sample.fields: there is no tensor " + std::to_string(index));

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tensorbus/content.hpp>
 #include <tensorbus/internal/answers.hpp>
@@ -20,6 +22,7 @@
 #include <tensorbus/values/message_struct.hpp>
 #include <tensorbus/values/outcome.hpp>
 #include <utility>
+#include <vector>
 
 namespace tensorbus::inline v0 {
 
@@ -29,6 +32,15 @@ struct ServiceStats {
   std::uint64_t failed = 0;   // the callback threw, or the reply could not be sent
   std::uint64_t refused = 0;  // from clients with other types
   std::uint64_t dropped = 0;  // invalid requests, without a reply
+  std::uint64_t batches = 0;  // calls of the callback
+};
+
+// How a service with batches collects requests.
+struct ServiceOptions {
+  std::size_t batch = 1;  // the maximum of requests for one call of the callback
+  // How long serve() waits for further requests after the first one. try_serve() and executors take
+  // those that wait already.
+  std::chrono::nanoseconds max_wait{0};
 };
 
 // Replies to requests of clients in C++ and Python, in any process of the domain, one after the
@@ -45,6 +57,10 @@ struct ServiceStats {
 //
 //   auto service = tensorbus::Service::of<ImageMessage, Detections>("detect", detect);
 //
+// For a model that is faster with many inputs at once:
+//
+//   auto service = tensorbus::Service::batched("classify", classify_all, {.batch = 32});
+//
 // If the callback throws, the client throws a ServiceError. Any number of processes may offer a
 // service of the same name. Each client uses one of them until that process ends. Dead or stopped
 // clients do not delay other clients, because the service does not wait until its replies have
@@ -56,12 +72,22 @@ struct ServiceStats {
 class Service {
  public:
   using Callback = std::function<Content(Content)>;
+  // Returns a reply for each request, in their order.
+  using BatchCallback = std::function<std::vector<Content>(std::span<Content>)>;
 
   // Opens the service: clients can call from now on. Throws Error(kInvalidArgument) for an empty
   // name, and Error(kSystem) if no descriptors are left.
   Service(const std::string& name, Callback callback,
           const Participant& participant = Participant::shared())
-      : Service(name, {}, std::move(callback), participant) {}
+      : Service(name, {}, one_by_one(std::move(callback)), {.batch = 1}, participant) {}
+  // With batches: the callback gets the requests of several clients at once. If it throws, or
+  // returns another number of replies, each of these clients throws a ServiceError. Also throws
+  // Error(kInvalidArgument) for a batch of 0, and for a negative max_wait.
+  static Service batched(const std::string& name, BatchCallback callback,
+                         const ServiceOptions& options,
+                         const Participant& participant = Participant::shared()) {
+    return Service(name, {}, std::move(callback), options, participant);
+  }
   // With types: clients with other types get Error(kTypeMismatch), which shows both.
   template <IsMessageStruct Request, IsMessageStruct Reply>
   static Service of(const std::string& name, std::function<Reply(const Request&)> callback,
@@ -87,24 +113,29 @@ class Service {
 
  private:
   struct State {
-    State(const std::string& of, internal::CallTypes with, Callback by,
-          const Participant& of_domain)
+    State(const std::string& of, internal::CallTypes with, BatchCallback by,
+          const ServiceOptions& given, const Participant& of_domain)
         : name(of),
           types(std::move(with)),
           callback(std::move(by)),
+          options(given),
           queue({.name = internal::queue_of_service(of)}, of_domain),
           answers(of_domain) {}
 
     void listen();
     Outcome take(Sample& sample);
     Outcome wait(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
-    void serve(const Sample& sample);
-    internal::Packed answer_to(internal::Request request);
+    void serve(Sample first, std::chrono::nanoseconds max_wait, const GiveUp& give_up);
+    void read(const Sample& sample, std::vector<internal::Request>& requests);
+    void answer(std::vector<internal::Request>& requests);
+    std::vector<Content> replies_to(std::vector<internal::Request>& requests);
+    internal::Packed failed_answer();
     void give(const std::string& address, const internal::Packed& answer);
 
     const std::string name;
     const internal::CallTypes types;
-    const Callback callback;
+    const BatchCallback callback;
+    const ServiceOptions options;
     Queue queue;
     internal::Answers answers;  // destroyed before the queue
     internal::Epoll ready;
@@ -113,9 +144,20 @@ class Service {
     ServiceStats stats;
   };
 
-  Service(const std::string& name, internal::CallTypes types, Callback callback,
-          const Participant& participant)
-      : state_(std::make_unique<State>(name, std::move(types), std::move(callback), participant)) {}
+  Service(const std::string& name, internal::CallTypes types, BatchCallback callback,
+          const ServiceOptions& options, const Participant& participant) {
+    if (options.batch == 0 || options.max_wait.count() < 0)
+      throw Error(Code::kInvalidArgument, "batch must be at least 1, and max_wait at least 0");
+    state_ =
+        std::make_unique<State>(name, std::move(types), std::move(callback), options, participant);
+  }
+  static BatchCallback one_by_one(Callback callback) {
+    return [callback = std::move(callback)](std::span<Content> requests) {
+      std::vector<Content> replies;
+      for (Content& request : requests) replies.push_back(callback(std::move(request)));
+      return replies;
+    };
+  }
   State& state() const { return *internal::living(state_, "service"); }
 
   std::unique_ptr<State> state_;
@@ -124,18 +166,17 @@ class Service {
 template <IsMessageStruct Request, IsMessageStruct Reply>
 Service Service::of(const std::string& name, std::function<Reply(const Request&)> callback,
                     const Participant& participant) {
-  return Service(
-      name, {message_type<Request>(), message_type<Reply>()},
-      [callback = std::move(callback)](const Content& request) {
-        return Content(callback(read_message<Request>(request)));
-      },
-      participant);
+  return Service(name, {message_type<Request>(), message_type<Reply>()},
+                 one_by_one([callback = std::move(callback)](const Content& request) {
+                   return Content(callback(read_message<Request>(request)));
+                 }),
+                 {.batch = 1}, participant);
 }
 
 inline Outcome Service::try_serve() {
   Sample sample;
   const Outcome outcome = state().take(sample);
-  if (outcome == Outcome::kDone) state().serve(sample);
+  if (outcome == Outcome::kDone) state().serve(std::move(sample), {}, {});
   return outcome;
 }
 
@@ -147,7 +188,8 @@ inline Outcome Service::serve(std::chrono::nanoseconds timeout, const GiveUp& gi
     outcome = serving.wait(sample, timeout, give_up);
   else
     outcome = serving.queue.get(sample, timeout, internal::over_signals(give_up));
-  if (outcome == Outcome::kDone) serving.serve(sample);
+  if (outcome == Outcome::kDone)
+    serving.serve(std::move(sample), serving.options.max_wait, give_up);
   return outcome;
 }
 
@@ -179,31 +221,79 @@ inline Outcome Service::State::wait(Sample& sample, std::chrono::nanoseconds tim
   return outcome;
 }
 
-inline void Service::State::serve(const Sample& sample) {
+// Takes further requests until the batch is full, or `max_wait` is over. An error that prevents
+// this is thrown by the next call.
+inline void Service::State::serve(Sample first, std::chrono::nanoseconds max_wait,
+                                  const GiveUp& give_up) {
+  std::vector<internal::Request> requests;
+  read(first, requests);
+  const internal::Deadline end(max_wait);
+  try {
+    Sample sample;
+    const auto take_next = [&] {
+      const auto left = end.remaining(std::chrono::nanoseconds::max());
+      return queue.get(sample, left, internal::over_signals(give_up)) == Outcome::kDone;
+    };
+    while (requests.size() < options.batch && take_next()) read(sample, requests);
+  } catch (const Error&) {
+  }
+  if (!requests.empty()) answer(requests);
+}
+
+// Adds a request to the batch. Replies to one of other types.
+inline void Service::State::read(const Sample& sample, std::vector<internal::Request>& requests) {
   ++stats.calls;
   try {
     internal::Request request = internal::read_request(sample);
-    const std::string client = request.reply;
-    give(client, answer_to(std::move(request)));
+    const std::string why = internal::why_not(types, request.definitions);
+    if (why.empty()) return requests.push_back(std::move(request));
+    ++stats.refused;
+    answers.give(request.reply, internal::mismatch_answer(why).message());
   } catch (const Error&) {  // not a request, or no queue for the reply
     ++stats.dropped;
   }
 }
 
-// Converts an exception of the callback, and of encoding the reply, to an error reply. The thread
-// that drives the service gets no exception.
-inline internal::Packed Service::State::answer_to(internal::Request request) {
-  const std::string why = internal::why_not(types, request.definitions);
-  if (!why.empty()) {
-    ++stats.refused;
-    return internal::mismatch_answer(why);
-  }
+inline void Service::State::answer(std::vector<internal::Request>& requests) {
+  std::vector<internal::Packed> replies;
+  replies.reserve(requests.size());
   try {
-    return internal::data_answer(callback(std::move(request.data)));
-  } catch (...) {
-    ++stats.failed;
-    return internal::error_answer(internal::current_failure());
+    for (Content& reply : replies_to(requests)) {
+      try {
+        replies.push_back(internal::data_answer(std::move(reply)));
+      } catch (...) {
+        replies.push_back(failed_answer());
+      }
+    }
+  } catch (...) {  // of the callback: the thread that drives the service gets no exception
+    for (std::size_t i = 0; i < requests.size(); ++i) replies.push_back(failed_answer());
   }
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    try {
+      give(requests[i].reply, replies[i]);
+    } catch (const Error&) {  // no queue for the reply
+      ++stats.dropped;
+    }
+  }
+}
+
+inline std::vector<Content> Service::State::replies_to(std::vector<internal::Request>& requests) {
+  std::vector<Content> given;
+  given.reserve(requests.size());
+  for (internal::Request& request : requests) given.push_back(std::move(request.data));
+  ++stats.batches;
+  std::vector<Content> replies = callback(given);
+  if (replies.size() != requests.size())
+    throw Error(Code::kInvalidArgument, "the callback of service '" + name + "' returned " +
+                                            std::to_string(replies.size()) + " replies to " +
+                                            std::to_string(requests.size()) + " requests");
+  return replies;
+}
+
+// The reply with the exception that is handled now.
+inline internal::Packed Service::State::failed_answer() {
+  ++stats.failed;
+  return internal::error_answer(internal::current_failure());
 }
 
 inline void Service::State::give(const std::string& address, const internal::Packed& answer) {

@@ -6,15 +6,19 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <tensorbus/internal/call.hpp>
 #include <tensorbus/internal/from_c.hpp>
+#include <tensorbus/internal/received.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/values/options.hpp>
 #include <tensorbus/values/stats.hpp>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -26,8 +30,7 @@ namespace tensorbus::inline v0 {
 // publisher whose messages it cannot read. Calls on a moved-from subscriber throw Error(kClosed).
 //
 //   tensorbus::Subscriber subscriber("camera/image");
-//   while (auto sample = subscriber.receive(std::chrono::seconds(1)))
-//     use(sample->tensor().as<std::uint8_t>());
+//   for (const tensorbus::Sample& sample : subscriber) use(sample.tensor().as<std::uint8_t>());
 //
 // To write to received tensors, choose whether only this subscriber sees the writes (kPrivate), or
 // all holders (kShared).
@@ -36,9 +39,11 @@ namespace tensorbus::inline v0 {
 //   if (auto sample = editing.receive(std::chrono::seconds(1)))
 //     draw_boxes(sample->tensor().as_mutable<std::uint8_t>());  // no other process sees them
 //
-// For callbacks, see Executor.
+// For callbacks of several subscribers, see Executor.
 class Subscriber {
  public:
+  static constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
+
   // Throws Error(kInvalidArgument) for an empty topic, Error(kUnsupported) if the options request
   // pinned memory and memory cannot be pinned here.
   explicit Subscriber(const std::string& topic, const SubscriberOptions& options = {},
@@ -62,6 +67,34 @@ class Subscriber {
   // kHoldLimit.
   Outcome receive(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up = {});
   Outcome try_receive(Sample& sample) { return receive_within(sample, TB_NOW, nullptr); }
+
+  // The next samples, as a single-pass range. A step of the loop releases its sample, and waits for
+  // the next one. The range ends after `timeout` without a sample, after close(), and if `give_up`
+  // returns true. With `end_of_stream` it ends with the stream, and a timeout throws
+  // Error(kTimeout). An exception ends it, too; another loop goes on with the next sample. Throws
+  // as receive() does. `auto` instead of `const Sample&` takes the sample out of the range, to keep
+  // it.
+  //
+  //   for (const tensorbus::Sample& sample : subscriber.samples(std::chrono::seconds(1)))
+  //     use(sample.tensor().as<float>());
+  //
+  // typed_message.hpp has messages<Struct>(subscriber), the same with structs.
+  internal::Received<Sample> samples(std::chrono::nanoseconds timeout = kForever,
+                                     GiveUp give_up = {});
+  // samples() without a timeout: for (const tensorbus::Sample& sample : subscriber).
+  auto begin() { return samples().begin(); }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  // Calls `callback` with each sample, in this thread, until it returns false (a callback without a
+  // result goes on), or until samples() would end. Returns what ended it: kDone (the callback
+  // returned false), kTimedOut, kInterrupted (`give_up` returned true) or kClosed (close(), or the
+  // end of the stream). Throws as samples() does, and what the callback throws. A callback that
+  // takes a Sample by value may keep it.
+  //
+  //   subscriber.for_each([](const tensorbus::Sample& sample) { use(sample.tensor()); });
+  template <typename Callback>
+  Outcome for_each(Callback&& callback, std::chrono::nanoseconds timeout = kForever,
+                   const GiveUp& give_up = {});
 
   // Receives at most `most` samples, in the order of receive(). Waits for the first sample like
   // receive(), then takes the samples that are already available. Returns none after `timeout`,
@@ -122,16 +155,18 @@ class Subscriber {
     });
   }
   bool received(Outcome outcome) const;
+  Outcome next(Sample& sample, std::chrono::nanoseconds timeout, const GiveUp& give_up);
   std::string last_refusal() const;
 
   internal::Owned<tb_subscriber, tb_subscriber_destroy> subscriber_;
   std::string topic_;
   std::uint32_t max_held_ = 0;
+  bool end_of_stream_ = false;
 };
 
 inline Subscriber::Subscriber(const std::string& topic, const SubscriberOptions& options,
                               const Participant& participant)
-    : topic_(topic), max_held_(options.max_held) {
+    : topic_(topic), max_held_(options.max_held), end_of_stream_(options.end_of_stream) {
   tb_subscriber_options given = TB_SUBSCRIBER_OPTIONS_INIT;
   given.depth = options.depth;
   given.max_held = options.max_held;
@@ -173,13 +208,47 @@ inline Outcome Subscriber::receive(Sample& sample, std::chrono::nanoseconds time
 
 inline std::optional<Sample> Subscriber::receive(std::chrono::nanoseconds timeout,
                                                  const GiveUp& give_up) {
-  const internal::Deadline deadline(timeout);
   std::optional<Sample> sample(std::in_place);
-  Outcome outcome = receive(*sample, timeout, give_up);
-  while (outcome == Outcome::kInterrupted && !give_up)
-    outcome = receive(*sample, deadline.remaining(std::chrono::nanoseconds::max()));
+  const Outcome outcome = internal::despite_signals(
+      timeout, give_up, [&](auto left) { return receive(*sample, left, give_up); });
   if (!received(outcome)) sample.reset();
   return sample;
+}
+
+// Receives the next sample of samples(): returns the outcome that ends it, or throws.
+inline Outcome Subscriber::next(Sample& sample, std::chrono::nanoseconds timeout,
+                                const GiveUp& give_up) {
+  const Outcome outcome = internal::despite_signals(
+      timeout, give_up, [&](auto left) { return receive(sample, left, give_up); });
+  if (outcome == Outcome::kTimedOut && end_of_stream_)
+    throw Error(Code::kTimeout,
+                "no sample on \"" + topic_ + "\" in time, and the stream has not ended");
+  (void)received(outcome);
+  return outcome;
+}
+
+inline internal::Received<Sample> Subscriber::samples(std::chrono::nanoseconds timeout,
+                                                      GiveUp give_up) {
+  return internal::Received<Sample>([this, timeout, give_up = std::move(give_up)](Sample& sample) {
+    return next(sample, timeout, give_up);
+  });
+}
+
+template <typename Callback>
+Outcome Subscriber::for_each(Callback&& callback, std::chrono::nanoseconds timeout,
+                             const GiveUp& give_up) {
+  using Result = std::invoke_result_t<Callback&, Sample>;
+  static_assert(std::is_void_v<Result> || std::is_same_v<Result, bool>,
+                "the callback returns nothing, or a bool: false ends the loop");
+  while (true) {
+    Sample sample;
+    const Outcome outcome = next(sample, timeout, give_up);
+    if (outcome != Outcome::kDone) return outcome;
+    if constexpr (std::is_void_v<Result>)
+      std::invoke(callback, std::move(sample));
+    else if (!std::invoke(callback, std::move(sample)))
+      return Outcome::kDone;
+  }
 }
 
 inline Outcome Subscriber::receive_many(std::span<Sample> samples, std::size_t& count,
@@ -209,12 +278,10 @@ inline Outcome Subscriber::receive_into(void* rows, const Layout& layout, std::s
 inline std::vector<Sample> Subscriber::receive_many(std::size_t most,
                                                     std::chrono::nanoseconds timeout,
                                                     const GiveUp& give_up) {
-  const internal::Deadline deadline(timeout);
   std::vector<Sample> samples(most);
   std::size_t count = 0;
-  Outcome outcome = receive_many(samples, count, timeout, give_up);
-  while (outcome == Outcome::kInterrupted && !give_up)
-    outcome = receive_many(samples, count, deadline.remaining(std::chrono::nanoseconds::max()));
+  const Outcome outcome = internal::despite_signals(
+      timeout, give_up, [&](auto left) { return receive_many(samples, count, left, give_up); });
   (void)received(outcome);
   samples.resize(count);
   return samples;

@@ -99,14 +99,15 @@ class Tensor {
   }
 
   // Returns the elements. Throws Error(kInvalidArgument) for another element type, a tensor that is
-  // not contiguous, or an address that is not a multiple of T's alignment.
+  // not contiguous, a negative or conjugate view of PyTorch (TensorFlags), or an address that is
+  // not a multiple of T's alignment.
   template <typename T>
   std::span<const T> as() const {
     require_elements_of(dtype_of<T>(), alignof(T));
     return {reinterpret_cast<const T*>(data_), layout_.elements()};
   }
   // Returns the elements for access by index, with any strides: see ArrayView. Throws
-  // Error(kInvalidArgument) for another element type or rank.
+  // Error(kInvalidArgument) for another element type or rank, and like as() otherwise.
   //   const auto rows = tensor.view<float, 2>();
   //   float corner = rows(0, 0);
   template <typename T, std::size_t Rank>

@@ -5,6 +5,7 @@
 // These headers are compiled with the program. Of libtensorbus they use only the functions of
 // <tensorbus/tensorbus.h>, whose ABI is stable. So they work with any compiler, and with the
 // library of any later version with the same soname (docs/c.md).
+#include <tensorbus/async/task.hpp>
 #include <tensorbus/client.hpp>
 #include <tensorbus/content.hpp>
 #include <tensorbus/executor.hpp>

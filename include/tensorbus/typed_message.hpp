@@ -1,10 +1,16 @@
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <tensorbus/internal/message_field.hpp>
+#include <tensorbus/internal/received.hpp>
 #include <tensorbus/message_fields.hpp>
 #include <tensorbus/publisher.hpp>
 #include <tensorbus/sample.hpp>
+#include <tensorbus/subscriber.hpp>
 #include <tensorbus/values/message_struct.hpp>
+#include <tensorbus/values/outcome.hpp>
+#include <utility>
 
 namespace tensorbus::inline v0 {
 
@@ -20,8 +26,8 @@ namespace tensorbus::inline v0 {
 //   publish(publisher, Pose{tensorbus::TensorView::of(xyz.data(), {3})});
 //
 //   tensorbus::Subscriber subscriber("pose", {.type = tensorbus::message_type<Pose>()});
-//   if (auto sample = subscriber.receive(std::chrono::seconds(1)))
-//     use(read_message<Pose>(*sample).position.tensor().as<float>());
+//   for (const Pose& pose : tensorbus::messages<Pose>(subscriber))
+//     use(pose.position.tensor().as<float>());
 //
 // Fields are bool, integers, float and double, std::string, std::vector<std::byte> (bytes),
 // ArrayField, TorchField, Value (anything without tensors), enums declared by TENSORBUS_ENUM, other
@@ -52,6 +58,27 @@ Published publish(Publisher& publisher, const Struct& message) {
 template <IsMessageStruct Struct>
 Struct read_message(const Sample& sample) {
   return internal::read_message<Struct>(sample.tensors(), sample.fields());
+}
+
+// The next samples of a subscriber as structs: see Subscriber::samples(), which this range throws
+// and ends like. The subscriber must outlive it. Throws as read_message() does; the text also names
+// the topic. A new range goes on after that.
+template <IsMessageStruct Struct>
+internal::Received<Struct> messages(Subscriber& subscriber,
+                                    std::chrono::nanoseconds timeout = Subscriber::kForever,
+                                    GiveUp give_up = {}) {
+  return internal::Received<Struct>(
+      [topic = subscriber.topic(),
+       samples = subscriber.samples(timeout, std::move(give_up))](Struct& message) {
+        Sample sample;
+        const Outcome outcome = samples.receive(sample);
+        if (outcome == Outcome::kDone) try {
+            message = read_message<Struct>(sample);
+          } catch (const Error& error) {
+            throw Error(error.code(), "topic \"" + topic + "\": " + error.what());
+          }
+        return outcome;
+      });
 }
 
 }  // namespace tensorbus::inline v0

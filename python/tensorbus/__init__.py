@@ -30,6 +30,8 @@ from tensorbus._base.errors import (
     MessageError,
     OutOfMemory,
     ProtocolError,
+    Refused,
+    RunTimeout,
     ServiceError,
     ShutDown,
     SystemCallError,
@@ -55,6 +57,7 @@ with interrupts_later():
 
 if TYPE_CHECKING:
     from tensorbus._base.stats import (
+        PoolStats,
         PublisherStats,
         QueueStats,
         SubscriberStats,
@@ -99,8 +102,11 @@ if TYPE_CHECKING:
         wait_for_node,
         wait_for_topic,
     )
+    from tensorbus._topics.liveliness import DeadlineMissed, PublisherLost
     from tensorbus._topics.time_synchronizer import TimeSynchronizer
     from tensorbus._topics.wait_any import wait_any
+    from tensorbus._up.pipeline import Pipeline
+    from tensorbus._up.status import ProcessStatus
     from tensorbus.messages import Message, MessageHeader, MessageType
     from tensorbus.messages._standard import *  # noqa: F403
     from tensorbus.nodes import (
@@ -127,6 +133,7 @@ __all__ = [
     "BytesMessage",
     "Client",
     "Closed",
+    "DeadlineMissed",
     "DeviceReport",
     "DictMessage",
     "Error",
@@ -159,13 +166,17 @@ __all__ = [
     "Parameter",
     "ParticipantReport",
     "PeerName",
+    "Pipeline",
     "Player",
     "PlayerStats",
     "PointCloudMessage",
+    "PoolStats",
     "PoseMessage",
+    "ProcessStatus",
     "ProtocolError",
     "Publisher",
     "PublisherInfo",
+    "PublisherLost",
     "PublisherRate",
     "PublisherReport",
     "PublisherStats",
@@ -181,6 +192,8 @@ __all__ = [
     "RecorderStats",
     "Recording",
     "RecordingDataset",
+    "Refused",
+    "RunTimeout",
     "Sample",
     "Service",
     "ServiceError",
@@ -236,7 +249,7 @@ public(Memory)
 _LATER = {
     name: f"tensorbus.{module}"
     for module, names in {
-        "_base.stats": "PublisherStats QueueStats SubscriberStats TimeSynchronizerStats",
+        "_base.stats": "PoolStats PublisherStats QueueStats SubscriberStats TimeSynchronizerStats",
         "_files.mapped_file": "MappedFile flush map_file",
         "_pools.worker_pool": "WorkerPool",
         "_inspection.inspection": "inspect",
@@ -255,10 +268,13 @@ _LATER = {
         "_tensors.born": "AllocateStats allocate",
         "_topics.async_publisher": "AsyncPublisher",
         "_topics.async_subscriber": "AsyncSubscriber",
+        "_topics.liveliness": "DeadlineMissed PublisherLost",
         "_topics.listing": "NodeInfo PublisherInfo TopicInfo list_nodes list_topics wait_for_node "
         "wait_for_topic",
         "_topics.time_synchronizer": "TimeSynchronizer",
         "_topics.wait_any": "wait_any",
+        "_up.pipeline": "Pipeline",
+        "_up.status": "ProcessStatus",
         "nodes": "AsyncExecutor Client Node Parameter RateExecutor Service Subscription "
         "SyncRateExecutor Timer run",
     }.items()

@@ -466,6 +466,16 @@ class Subscriber:
     @property
     def stats(self) -> dict[str, Any]: ...
 
+    def watch_publisher_ends(self) -> None:
+        """
+        From now on receive() and its like return INTERRUPTED when take_publisher_ends() has results.
+        """
+
+    def take_publisher_ends(self) -> list[tuple[str, int, bool]]:
+        """
+        Returns the publishers that have ended since the last call, after their last samples were received: name, pid, and whether it was closed in an orderly way.
+        """
+
     def close(self) -> None: ...
 
 def set_numpy_handler(api: object, participant: Participant, min_bytes: int) -> object:
@@ -631,7 +641,10 @@ class Queue:
     def __init__(self, *, maxsize: int, redeliver: bool, shared: bool, name: str, max_bytes: int, participant: Participant, origin: tuple[str, str] = ('', '')) -> None: ...
 
     @staticmethod
-    def open(address_or_name: str, timeout: float | None, participant: Participant) -> Queue: ...
+    def open(address_or_name: str, timeout: float | None, participant: Participant, ended: str = '') -> Queue:
+        """
+        `ended`: with a name, the address of an earlier queue that is not opened again.
+        """
 
     @staticmethod
     def at(address: str, participant: Participant, maxsize: int = 0, redeliver: bool = False, shared: bool = False, max_bytes: int = 0) -> Queue:
@@ -666,6 +679,17 @@ class Queue:
     def receive_with(self, access: Access) -> None:
         """
         Sets the access for items, if it differs from that of the queue. Call it before the first get.
+        """
+
+    def pin_later(self) -> None:
+        """
+        Pins the memory of later items for GPUs. The next get raises Unsupported if that is not possible. Call it after receive_with().
+        """
+
+    @staticmethod
+    def require_pinning(access: Access) -> None:
+        """
+        Raises Unsupported if this process cannot pin memory for GPUs, and InvalidArgument if memory with this access is never pinned.
         """
 
     def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> Outcome: ...
@@ -708,7 +732,9 @@ class Queue:
         """
 
     def start_call(self, verb: str, number: int = 0) -> Pending:
-        """Starts a call: state, join, shutdown, drain, close, done or give_back."""
+        """
+        Starts a call: state, join, shutdown, drain, close, done or give_back. "drain" with the number 1 also waits until the queue has been shut down.
+        """
 
     def done(self, number: int) -> None:
         """

@@ -1,15 +1,21 @@
-"""The pytest plugin: a domain for one test. pytest finds it by the entry point `pytest11`."""
+"""The pytest plugin: a domain and a pipeline for one test, by the entry point `pytest11`."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from tempfile import mkdtemp
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tensorbus._base import participant
+
+if TYPE_CHECKING:
+    from tensorbus._up.pipeline import Pipeline
 
 
 @pytest.fixture
@@ -28,6 +34,26 @@ def tensorbus_domain() -> Iterator[str]:
     participant.forget(path)
     _end_forkserver()
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def tensorbus_pipeline(tensorbus_domain: str) -> Iterator[Callable[..., Pipeline]]:
+    """Starts pipelines for this test, and ends them after it.
+
+    `tensorbus_pipeline(path, timeout=30.0)` starts the pipeline of a file on the domain of
+    `tensorbus_domain`, waits until it is healthy, and returns the `tensorbus.Pipeline`. An error
+    names the processes that are not well.
+    """
+    from tensorbus._up.pipeline import Pipeline
+
+    with ExitStack() as started:
+
+        def start(path: str | os.PathLike[str], timeout: float | None = 30.0) -> Pipeline:
+            pipeline = started.enter_context(Pipeline.load(path, domain=tensorbus_domain))
+            pipeline.wait_until_healthy(timeout)
+            return pipeline
+
+        yield start
 
 
 def _end_forkserver() -> None:

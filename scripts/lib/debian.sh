@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced after setup.sh by scripts/deep and scripts/matrix: a Debian that has nothing else, with a
+# Sourced after setup.sh by scripts/deep, scripts/matrix and scripts/try_wheels: a Debian that has nothing else, with a
 # copy of the checkout in /tensorbus.
 
 # Its folder, which scripts/matrix changes.

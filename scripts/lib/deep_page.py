@@ -27,6 +27,7 @@ ORDER = [
     "instructions",
     "kills",
     "storm",
+    "ray",
     "bridge",
     "view",
     "fuzz",
@@ -34,6 +35,7 @@ ORDER = [
     "musl",
     "containers",
     "arm64",
+    "wheels",
     "debian",
 ]
 HEAD = ["part", "result", "when, commit", "took", "figures"]
@@ -108,6 +110,12 @@ def storm(log: str) -> str:
     )
 
 
+def ray(log: str) -> str:
+    """The line that the storm ends with."""
+    said = re.findall(r"^actors of Ray: (.*)$", log, re.MULTILINE)
+    return str(said[-1]) if said else "no figures"
+
+
 def bridge(log: str) -> str:
     storms = re.split(r"^(?=seed )", log, flags=re.MULTILINE)[1:]
     return "; ".join(
@@ -144,6 +152,14 @@ def debian(log: str) -> str:
     return f"{tests(log)}; {' '.join(release)}"
 
 
+def wheels(log: str) -> str:
+    """Of scripts/wheels and scripts/try_wheels."""
+    built = len(re.findall(r"^tensorbus-\S+\.whl ", log, re.MULTILINE))
+    systems = re.findall(r"^-- (bullseye|sid|arm64)$", log, re.MULTILINE)
+    programs = sum(map(int, re.findall(r"^(\d+) C tests passed$", log, re.MULTILINE)))
+    return f"{built} wheels; {', '.join(systems)}: {programs} C tests, {repeated(log)}"
+
+
 FIGURES: dict[str, Callable[[str], str]] = {
     "asan": tests,
     "tsan": tests,
@@ -152,6 +168,7 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "instructions": instructions,
     "kills": kills,
     "storm": storm,
+    "ray": ray,
     "bridge": bridge,
     "view": view,
     "fuzz": fuzz,
@@ -159,6 +176,7 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "musl": repeated,
     "containers": repeated,
     "arm64": repeated,
+    "wheels": wheels,
     "debian": debian,
 }
 

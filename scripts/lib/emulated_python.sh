@@ -5,6 +5,7 @@
 
 arm64_python=build/arm64-python
 arm64_root=$arm64_python/root
+arm64_package=/tensorbus/$arm64_python/package # of the checkout, as the root has it
 arm64_packages=(numpy msgspec hypothesis pytest pytest-timeout pytest-xdist)
 arm64_tests=(domain topics tensors messages sharing queues)
 
@@ -30,7 +31,7 @@ make_arm64_root() {
   rm -rf --one-file-system "$arm64_root"
   mkdir -p "$arm64_root"
   logged arm64-debootstrap debootstrap --foreign --arch=arm64 --variant=minbase \
-    --include=python3,python3-dev "$codename" "$arm64_root" "$uri"
+    --include=python3,python3-dev,python3-venv "$codename" "$arm64_root" "$uri"
   step="unpacking $arm64_root"
   for package in "$arm64_root"/var/cache/apt/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --directory "$arm64_root"
@@ -74,17 +75,17 @@ in_arm64_root() {
   mkdir -p "$arm64_root/tensorbus"
   # shellcheck disable=SC2016
   emulated bash -euc '
-    root=$1
-    shift
+    root=$1 package=$2
+    shift 2
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/dev/shm"
     mount --bind . "$root/tensorbus"
     exec chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 \
-      PYTHONPATH=/tensorbus/build/arm64-python/package PYTHONDONTWRITEBYTECODE=1 \
+      PYTHONPATH="$package" PYTHONDONTWRITEBYTECODE=1 \
       bash -c "cd /tensorbus && exec \"\$@\"" bash "$@"
-  ' bash "$arm64_root" "$@"
+  ' bash "$arm64_root" "$arm64_package" "$@"
 }
 
 test_arm64_python() { # test_arm64_python [PYTEST ARGUMENT]...

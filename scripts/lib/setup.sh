@@ -95,6 +95,15 @@ setup_clang() {
   fi
 }
 
+# OpenCV's core and Eigen, for the tests of their adapters, which are skipped without: where they are
+# one command away.
+setup_matrices() {
+  if has_header eigen3/Eigen/Core && has_header opencv4/opencv2/opencv_modules.hpp; then return; fi
+  if command -v apt-get >/dev/null && { [[ $EUID -eq 0 ]] || command -v sudo >/dev/null; }; then
+    install_debian_packages libeigen3-dev libopencv-core-dev
+  fi
+}
+
 # What makes the machines of the tests between machines, where it may: they need root.
 setup_machines() {
   if [[ $EUID -ne 0 ]] || command -v ip >/dev/null || ! command -v apt-get >/dev/null; then return; fi
@@ -149,28 +158,38 @@ package_sources() {
 
 package_wheel() { compgen -G "$PWD/build/dist/*.whl"; }
 
-# The package itself, built again (incrementally, in build/wheel) when its sources changed.
+# setup_package [PRESET]: the package itself, built again (incrementally) when its sources changed:
+# as it is released, in build/wheel, or with the objects of the tests' build of a preset.
 setup_package() {
-  local wanted
-  wanted=$(package_sources)
+  local preset=${1:-} wanted options=()
+  if [[ -n $preset ]]; then options=("${package_of_tests[@]}" -C "build-dir=build/$preset"); fi
+  wanted="$preset $(package_sources)"
   if package_wheel >/dev/null && [[ $(cat .venv/stamps/package 2>/dev/null) == "$wanted" ]]; then
     return
   fi
-  say "building and installing the tensorbus package"
+  say "building and installing the tensorbus package${preset:+ from build/$preset}"
   rm -rf .venv/stamps/package build/dist
   # First out with the old one: scikit-build-core imports what has a cmake.prefix entry point.
   logged package-uninstall python -m pip uninstall -y tensorbus
-  logged package python -m pip wheel --no-build-isolation --no-deps --wheel-dir build/dist .
+  logged package python -m pip wheel --no-build-isolation --no-deps --wheel-dir build/dist \
+    "${options[@]}" .
   logged package-install python -m pip install --no-deps "$(package_wheel)"
   echo "$wanted" >.venv/stamps/package
 }
+
+# In which a tests' build differs from the released package: pyproject.toml has the others.
+package_of_tests=(
+  -C cmake.build-type=RelWithDebInfo
+  -C cmake.define.TENSORBUS_BUILD_TESTS=ON
+  -C cmake.define.TENSORBUS_KILL_POINTS=ON
+  -C install.strip=true
+)
 
 sanitized=build/asan-package
 
 # The C++ tests with sanitizers, and from the same build a second package, in a folder of its own.
 build_sanitized() {
-  build_preset asan -D TENSORBUS_BUILD_PYTHON=ON -D SKBUILD=ON -D CMAKE_INSTALL_LIBDIR=lib \
-    -D nanobind_ROOT="$(python -m nanobind --cmake_dir)"
+  build_with_python asan -D SKBUILD=ON -D CMAKE_INSTALL_LIBDIR=lib
   rm -rf "$sanitized"
   mkdir "$sanitized"
   cp -r python/tensorbus "$sanitized/"
@@ -203,6 +222,11 @@ build_preset() { # build_preset PRESET [CMAKE OPTION]...
   say "building build/$preset"
   configure_preset "$@"
   logged "build-$preset" cmake --build --preset "$preset"
+}
+
+build_with_python() { # build_with_python PRESET [CMAKE OPTION]...: tensorbus._core as well
+  build_preset "$@" -D TENSORBUS_BUILD_PYTHON=ON \
+    -D nanobind_ROOT="$(python -m nanobind --cmake_dir)"
 }
 
 # build_gtest PRESET TOOLCHAIN: GoogleTest for another machine or C library, by a file of cmake/.

@@ -598,6 +598,15 @@ static void check_no_device(void) {
   options.restores = 1;
   tb_subscriber* subscriber = NULL;
   CHECK_STATUS(tb_subscriber_create(NULL, "t", &options, &subscriber), TB_ERROR_UNSUPPORTED);
+  tb_queue_options pinned = TB_QUEUE_OPTIONS_INIT;
+  pinned.pin = 1;
+  tb_queue* queue = NULL;
+  CHECK_STATUS(tb_queue_create(NULL, &pinned, &queue), TB_ERROR_UNSUPPORTED);
+  CHECK_OK(tb_queue_create(NULL, NULL, &queue));
+  CHECK_OK(tb_queue_get_options(queue, &pinned));
+  CHECK(pinned.pin == 0);
+  CHECK_STATUS(tb_queue_pin(queue), TB_ERROR_UNSUPPORTED);
+  tb_queue_destroy(queue);
   const tb_layout layout = {TB_FLOAT32, 0, 1, shape, NULL};
   tb_ipc_handle handle = TB_IPC_HANDLE_INIT;
   tb_sample* sample = NULL;

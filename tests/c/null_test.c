@@ -218,6 +218,7 @@ static void test_queues(void) {
   CHECK_REFUSED(tb_queue_open(NULL, address, TB_NOW, &nobody, &other), "give_up->asked");
   CHECK_REFUSED(tb_queue_at(NULL, NULL, NULL, &other), "address");
   CHECK_REFUSED(tb_queue_at(NULL, address, NULL, NULL), "queue");
+  CHECK_REFUSED(tb_queue_pin(NULL), "queue");
   CHECK(strcmp(tb_queue_address(NULL), "") == 0 && tb_queue_made_here(NULL) == 0);
   tb_queue_options options = TB_QUEUE_OPTIONS_INIT;
   CHECK_REFUSED(tb_queue_get_options(NULL, &options), "queue");

@@ -13,6 +13,8 @@ import pytest
 
 from support.harness import PATIENCE
 from support.podman import IMAGE, podman
+from tensorbus._up.deploy.compose import compose
+from tensorbus._up.schema import load
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,10 +61,30 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 def test_the_compose_file(files: Path) -> None:
-    compose = ["podman-compose", "--file", str(files / "compose.yaml")]
-    up = subprocess.run([*compose, "up"], check=False, capture_output=True, text=True)
-    subprocess.run([*compose, "down", "--volumes"], check=True, capture_output=True)
+    command = ["podman-compose", "--file", str(files / "compose.yaml")]
+    up = subprocess.run([*command, "up"], check=False, capture_output=True, text=True)
+    subprocess.run([*command, "down", "--volumes"], check=True, capture_output=True)
     assert SEEN in up.stdout, up.stdout + up.stderr
+
+
+PIPELINE = """
+[process.camera]
+run = "python3 camera.py"
+[process.detector]
+run = ["sh", "-c", "echo \\"$0\\" $A; exec python3 detector.py", "$HOME ${X}"]
+env = { A = "50 % of $X" }
+"""
+
+
+def test_a_pipeline(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (files / "pipeline.toml").write_text(PIPELINE)
+    (files / "pipeline.yaml").write_text(compose(load(files / "pipeline.toml")))
+    monkeypatch.setenv("TENSORBUS_IMAGE", IMAGE)
+    command = ["podman-compose", "--file", str(files / "pipeline.yaml")]
+    up = subprocess.run([*command, "up"], check=False, capture_output=True, text=True)
+    subprocess.run([*command, "down", "--volumes"], check=True, capture_output=True)
+    for line in ("$HOME ${X} 50 % of $X", SEEN):
+        assert line in up.stdout, up.stdout + up.stderr
 
 
 def test_the_pod(files: Path) -> None:

@@ -1,6 +1,6 @@
 // Host memory that a subscriber has pinned for GPUs (SubscriberOptions::pin).
 
-#include "ends.hpp"
+#include "pins.hpp"
 #include "tensorbus/device/transfer/pinned_blocks.hpp"
 #include "tensorbus/platform/files/memfd.hpp"
 
@@ -8,27 +8,6 @@ namespace tensorbus {
 namespace {
 
 using namespace testing;
-
-constexpr std::size_t kElements = 128 * 1024 / 8;
-
-bool is_pinned(const std::byte* address) {
-  const standin::test::Session session;
-  auto type = standin::MemoryType{};
-  auto attribute = standin::PointerAttribute::kMemoryType;
-  void* data = &type;
-  EXPECT_OK(standin::cuPointerGetAttributes(1, &attribute, &data,
-                                            reinterpret_cast<standin::DevicePtr>(address)));
-  return type == standin::MemoryType::kHost;
-}
-
-bool is_pinned(const bus::Tensor& tensor) {
-  const std::size_t bytes = tensor.layout().elements() * 8;
-  return is_pinned(tensor.data()) && is_pinned(tensor.data() + bytes - 1);
-}
-
-std::size_t pins() {
-  return standin_calls("cuMemHostRegister_v2") - standin_calls("cuMemHostUnregister");
-}
 
 void publish(bus::Publisher& publisher, std::uint64_t seed, std::size_t elements = kElements) {
   bus::Loan loan = publisher.loan<std::uint64_t>({static_cast<std::int64_t>(elements)});

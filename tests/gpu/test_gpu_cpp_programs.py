@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from support.cuda.gpu_tensors import not_in_rehearsal
-from support.middle_example import MIDDLE, classes_said, expected_classes
+from support.programs.middle_example import MIDDLE, classes_said, expected_classes
 
 
 @not_in_rehearsal

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.cuda.gpu_tensors import DEVICE, WORDS, Words, delay, own_stream, torch
+from support.cuda.gpu_tensors import (
+    DEVICE,
+    WORDS,
+    Words,
+    delay,
+    not_in_rehearsal,
+    own_stream,
+    torch,
+)
 from support.harness import PATIENCE, Elsewhere, hear, tell
 
 
@@ -131,3 +139,77 @@ def test_a_pool_has_a_worker_for_each_gpu(elsewhere: Elsewhere) -> None:
         tell("done")
 
     assert elsewhere.start(main).hear(90) == "done"
+
+
+@not_in_rehearsal
+@pytest.mark.parametrize("way", ["get", "get_many", "get_async"])
+def test_main_memory_of_items_is_pinned_and_goes_to_the_gpu(elsewhere: Elsewhere, way: str) -> None:
+    count = 8
+
+    def put() -> None:
+        with tb.Queue(name="batches") as queue:
+            tell("made")
+            for seed in range(count):
+                batch = tb.empty(1 << 20, torch.int32)
+                queue.put({"x": batch.fill_(seed), "seed": {seed}})
+                del batch
+            hear()
+
+    def get(way: str) -> None:
+        try:
+            queue: tb.Queue[Any] = tb.Queue.open("batches", timeout=PATIENCE, pin=True)
+        except tb.Unsupported as error:
+            return tell(str(error))
+
+        def next_items() -> list[Any]:
+            if way == "get_many":
+                return queue.get_many(3, timeout=PATIENCE)
+            if way == "get":
+                return [queue.get(timeout=PATIENCE)]
+            return [asyncio.run(asyncio.wait_for(queue.get_async(), PATIENCE))]
+
+        with queue, own_stream():
+            taken = 0
+            while taken < count:
+                for item in next_items():
+                    assert item["x"].is_pinned()
+                    there = item["x"].to("cuda", non_blocking=True)
+                    torch.cuda.current_stream().synchronize()  # then the item may go
+                    (seed,) = item["seed"]
+                    assert bool((there == seed).all())
+                    taken += 1
+        tell("")
+
+    putter = elsewhere.start(put)
+    assert putter.hear() == "made"
+    why_not = elsewhere.start(get, way).hear()
+    putter.tell()
+    if why_not:  # drivers of many GPUs register no memory that a process maps for reading
+        pytest.skip(why_not)
+
+
+def fill_batch(seed: int) -> Any:
+    return tb.empty(1 << 20, torch.int32).fill_(seed)
+
+
+def sum_on_gpu(batch: Any) -> tuple[bool, int]:
+    with own_stream():
+        return batch.is_pinned(), int(batch.to("cuda", non_blocking=True)[:1000].sum())
+
+
+@not_in_rehearsal
+def test_a_pool_pins_items_in_its_workers_and_results_here(elsewhere: Elsewhere) -> None:
+    def pool() -> None:
+        try:
+            with tb.WorkerPool(fill_batch, workers=1, pin_results=True) as loaders:
+                batches = loaders.map(range(4))
+                assert all(batch.is_pinned() for batch in batches)
+                assert sum_on_gpu(batches[3]) == (True, 3000)
+            with tb.WorkerPool(sum_on_gpu, workers=1, pin=True) as models:
+                assert models.map([fill_batch(1), fill_batch(2)]) == [(True, 1000), (True, 2000)]
+        except tb.Unsupported as error:
+            return tell(str(error))
+        tell("")
+
+    if why_not := elsewhere.start(pool).hear(120):
+        pytest.skip(why_not)

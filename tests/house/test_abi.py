@@ -122,10 +122,13 @@ def test_the_library_looks_up_nothing_while_it_handles_a_signal() -> None:
 
 @WITHOUT_SANITIZERS
 def test_the_library_is_small(tmp_path: Path) -> None:
-    """Large functions that are called seldom are `[[gnu::cold]]`: compiled for size."""
+    """Large functions that are called seldom are `[[gnu::cold]]`: compiled for size.
+
+    The library of a release is smaller: it is optimized as a whole, and has no hooks of the tests.
+    """
     shutil.copy(LIBRARY, tmp_path / "library")
     run("strip", tmp_path / "library")
-    assert (tmp_path / "library").stat().st_size < 2_500_000
+    assert (tmp_path / "library").stat().st_size < 2_800_000
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])

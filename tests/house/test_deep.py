@@ -60,6 +60,7 @@ def test_the_page_has_the_place_and_every_part_has_figures() -> None:
         ("fuzz", "control   1000  10  20  0\nsample   500  10  30  1\n", "2 targets, 1,500 exec"),
         ("kills", "seed    7\nkills    10049\nwrong samples      0\n", "10,049 kills, ? samples"),
         ("storm", "seed   7\nkilled    20000\nitems    4\n", "20,000 kills, ? stops"),
+        ("ray", "actors of Ray: 500 kills, 0 wrong\n", "500 kills, 0 wrong"),
         ("bridge", "seed   7\nfaults    500\nwrong   0\n", "500 faults, ? connections"),
         (
             "older",
@@ -70,6 +71,13 @@ def test_the_page_has_the_place_and_every_part_has_figures() -> None:
         ("musl", "100% tests passed out of 200\n", "200 runs of C++ tests"),
         ("containers", "== 5 passed in 31.02s ==\n", "5 of Python tests passed"),
         ("arm64", "100% tests passed out of 1700\n" * 3, "5,100 runs of C++ tests"),
+        (
+            "wheels",
+            "tensorbus-0.1.0-cp311-cp311-manylinux_2_28_x86_64.whl   1 2.28\n"
+            "-- bullseye\n15 C tests passed\n== 90 passed, 1 skipped in 9.1s ==\n"
+            "-- sid\n15 C tests passed\n== 10 passed in 9.1s ==\n",
+            "1 wheels; bullseye, sid: 30 C tests, 100 of Python tests passed, 1 of Python tests",
+        ),
         ("debian", "-- debootstrap of bookworm from http://x\n", "? C++ tests; bookworm"),
     ],
 )

@@ -74,16 +74,18 @@ def test_the_calls_of_the_four_ways_are_counted_and_in_the_files_that_are_named(
 
 def test_the_promises_for_users_are_short_and_name_no_tests() -> None:
     page = (ROOT / "docs/reliability.md").read_text()
-    assert len(page.split()) <= 900
+    assert len(page.split()) <= 950
     assert "test_" not in page
 
 
 @pytest.mark.parametrize("page", ["cortex", "handles", "messages", "nodes"])
-def test_the_example_of_the_page_runs(page: str) -> None:
+def test_the_examples_of_the_page_run(page: str) -> None:
     text = (ROOT / f"docs/{page}.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    program = compile(example, f"docs/{page}.md", "exec", dont_inherit=True)
-    exec(program, {"__name__": "__main__"})
+    examples = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert examples
+    for example in examples:
+        program = compile(example, f"docs/{page}.md", "exec", dont_inherit=True)
+        exec(program, {"__name__": "__main__"})
 
 
 def test_the_examples_of_topics_run_one_after_the_other() -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.repository import ROOT
 
 SOURCES = ROOT / "src" / "tensorbus" / "python"
-HELPERS = SOURCES / "bindings.hpp"  # checked(), utf8_of()
+HELPERS = {SOURCES / "bindings.hpp", SOURCES / "stable_abi.hpp"}  # checked(), utf8_of()
 
 # Calls whose result would be used without a look, and what to write instead.
 RAW = {
@@ -25,6 +25,6 @@ def test_no_result_is_used_without_a_look(call: str) -> None:
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted(SOURCES.rglob("*.[ch]pp"))
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if re.search(call, line) and path != HELPERS
+        if re.search(call, line) and path not in HELPERS
     ]
     assert found == [], f"write {RAW[call]}"

@@ -37,7 +37,10 @@ SHARED_HEADERS = {
     "tensorbus/version.hpp",
     *(
         f"tensorbus/internal/{name}.hpp"
-        for name in ("deadline", "dlpack_types", "fields", "message_pack", "one_or_many")
+        for name in (
+            *("deadline", "dlpack_types", "fields", "message_pack", "one_or_many"),
+            *("pack_cursor", "pack_format"),
+        )
     ),
 }
 
@@ -104,7 +107,7 @@ def folder_of(path: Path) -> str:
 
 
 # Those that hold more today: not more than these.
-LARGE_FOLDERS = {"bench": 54, "include/tensorbus": 53, "python/tensorbus/_cli": 33}
+LARGE_FOLDERS = {"bench": 54, "include/tensorbus": 53}
 
 
 def test_no_folder_holds_more_than_a_reader_can_hold() -> None:

@@ -32,6 +32,8 @@ WRONG = {
     "within a package": ("messages/_mismatch.py", "from tensorbus.messages import _kinds"),
     "of a package by its own": ("multiprocessing/_keeper.py", "import tensorbus.multiprocessing"),
     "of Cortex by others": ("_cli/command.py", "from tensorbus.cortex import Node"),
+    "of a connector by others": ("nodes/_run.py", "from tensorbus.connectors.spdl import Arena"),
+    "of a connector's name by others": ("nodes/_run.py", "from tensorbus.ray import register"),
     "within Cortex": (
         "cortex/messages/base.py",
         "def look() -> None:\n    from tensorbus.cortex.utils import loop",

@@ -171,6 +171,8 @@ def test_docstrings_lead_to_pages() -> None:
 
 
 def test_docstrings_that_others_write_are_made_readable() -> None:
+    fields = ["A.", "", "Fields:", "    a (int): One."]
+    assert readable_docstring("class", fields) == ["A."]
     assert readable_docstring("property", ["(self) -> str", "", "Why."]) == ["``str``", "", "Why."]
     assert readable_docstring("method", ["bits(self) -> Memory"]) == ["``bits(self) -> Memory``"]
     assert readable_docstring("attribute", ["Alias for field number 3"]) == []

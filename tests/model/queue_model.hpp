@@ -4,8 +4,9 @@
 // table of the server is the code itself (queue_table.hpp). The clients are modelled, and the
 // handling of each message to the server is a separate step. A client may give up, die, or take no
 // step for some time, like a stopped process. Messages of the server arrive at once: a client that
-// receives one late behaves like a client that acts late. The model leaves out: closing the queue,
-// memory that is gone (TAKE with `spoilt`), and a lack of memory.
+// receives one late behaves like a client that acts late. The model leaves out: memory that is gone
+// (TAKE with `spoilt`), a lack of memory, and what closing the queue means for producers and
+// getters.
 
 #include <algorithm>
 #include <cstdint>
@@ -41,7 +42,7 @@ class QueueModel {
                      0,
                      {}};
     if (sizes_.ahead != 0)
-      for (int c = producers_; c < clients(); ++c) first.table.expect_from(c);
+      for (int c = producers_; c < ender(); ++c) first.table.expect_from(c);
     enter(std::move(first));
     while (!todo_.empty() && violation_.empty()) {
       const QueueState state = std::move(todo_.back());
@@ -50,6 +51,8 @@ class QueueModel {
       for (int c = 0; c < clients(); ++c) {
         if (is_producer(c))
           producer_steps(state, c);
+        else if (c == ender())
+          ender_steps(state, c);
         else
           getter_steps(state, c);
         host_steps(state, c);
@@ -58,6 +61,7 @@ class QueueModel {
       for (std::size_t i = 0; i < state.arriving.size(); ++i) leases_arrive(state, i);
       collect_later(state);
       shut_down(state);
+      if (sizes_.ender) close(state);
       if (!moved_) at_rest(state);
     }
     return violation_;
@@ -66,7 +70,8 @@ class QueueModel {
   std::size_t ends() const { return ends_; }
 
  private:
-  int clients() const { return producers_ + sizes_.getters; }
+  int clients() const { return ender() + (sizes_.ender ? 1 : 0); }
+  int ender() const { return producers_ + sizes_.getters; }
   bool is_producer(int client) const { return client < producers_; }
   bool holds() const { return sizes_.holds && mistake_ != QueueMistake::kHoldIsNotHeard; }
   static bool lives(const ModelClient& client) { return client.at < ClientAt::kDead; }
@@ -87,6 +92,12 @@ class QueueModel {
       getter.number = to_int8(number);
     }
     void done(const Request& to) {
+      if (to.client == model.ender()) {
+        model.expect(state.table.is_shut_down(), "an ender gets its reply before the shutdown");
+        model.expect(!QueueTableState::may_come(state.table, to.client),
+                     "an ender is told that nothing is left, and something is");
+        return answer_ender(to);
+      }
       model.expect(!state.table.is_shut_down(), "an item is put after the end");
       answer(to, Answered::kIn);
     }
@@ -100,15 +111,25 @@ class QueueModel {
       getter.asked = to_int8(model.sizes_.gets);  // it sends no more requests
     }
     void timed_out(const Request& to) {
+      if (to.client == model.ender()) return answer_ender(to);
       if (model.is_producer(to.client)) return answer(to, Answered::kNotIn);
       ModelClient& getter = client(to);
       if (getter.at == ClientAt::kAsked && getter.asked == to_int8(to.number)) forget_offer(getter);
     }
-    void deny(const Request&, const Error&) {}
+    void deny(const Request& to, const Error&) {
+      if (to.client == model.ender()) answer_ender(to);
+    }
     QueueTableState::Table::Clock::time_point now() const { return {}; }
 
     ModelClient& client(const Request& to) {
       return state.clients[static_cast<std::size_t>(to.client)];
+    }
+    void answer_ender(const Request& to) {
+      ModelClient& ender = client(to);
+      if (ender.at == ClientAt::kDead) return;
+      model.expect(ender.at == ClientAt::kAsked || ender.at == ClientAt::kCancelling,
+                   "an ender gets a second reply, or one after its end");
+      ender.at = ClientAt::kIdle;
     }
     void answer(const Request& to, Answered answered) {
       ModelClient& producer = client(to);
@@ -143,6 +164,37 @@ class QueueModel {
       me.at = ClientAt::kCancelling;
       enter(std::move(s));
     }
+  }
+
+  // --- An ender: waits once, with a time-out, until the queue is shut down and nothing is left.
+  // ---
+
+  void ender_steps(const QueueState& from, int c) {
+    const auto index = static_cast<std::size_t>(c);
+    const ModelClient& self = from.clients[index];
+    if (self.at == ClientAt::kIdle && self.asked == 0) {
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      me.to_server.push({Say::kEnd, ++me.asked});
+      me.at = ClientAt::kAsked;
+      enter(std::move(s));
+    }
+    if (self.at == ClientAt::kAsked) {  // it gives up, and waits for the reply
+      QueueState s = from;
+      ModelClient& me = s.clients[index];
+      me.to_server.push({Say::kCancel, me.asked});
+      me.at = ClientAt::kCancelling;
+      enter(std::move(s));
+    }
+  }
+
+  // Closes the queue in this state. No state follows: the server denies all later requests.
+  void close(QueueState s) {
+    if (!QueueTableState::ender_waits(s.table)) return;
+    Port port{s, *this};
+    s.table.close(port, Error(Code::kClosed, "closed"));
+    const ModelClient& ender = s.clients[static_cast<std::size_t>(this->ender())];
+    expect(!lives(ender) || ender.at == ClientAt::kIdle, "an ender waits for a closed queue");
   }
 
   // --- A getter: calls get() with a time-out, and task_done() for any item that it has. ---
@@ -337,6 +389,11 @@ class QueueModel {
       case Say::kPoll:
         take_back_ahead(s);
         return s.table.get(port, from, false, holds());
+      case Say::kEnd:
+        if (mistake_ == QueueMistake::kEndTooEarly && s.table.is_shut_down() &&
+            !QueueTableState::any_waits(s.table))
+          return port.done(from);
+        return s.table.drain(port, from, true);
       case Say::kTake:
         s.table.take(port, from);
         return;
@@ -390,6 +447,7 @@ class QueueModel {
     s.arriving.erase(s.arriving.begin() + static_cast<std::ptrdiff_t>(which));
     Port port{s, *this};
     collect(s);
+    s.table.settle(port);
     s.table.put(port, from, item);
     settled(std::move(s));
   }
@@ -483,6 +541,10 @@ class QueueModel {
   void at_rest(const QueueState& s) {
     ++ends_;
     expect(!QueueTableState::has_offers(s.table), "an offer that nobody answers");
+    if (sizes_.ender) {
+      const ModelClient& ender = s.clients[static_cast<std::size_t>(this->ender())];
+      expect(!lives(ender) || ender.at == ClientAt::kIdle, "an ender that gave up gets no reply");
+    }
     std::uint64_t lost = 0;
     for (int producer = 0; producer < producers_; ++producer)
       for (const int i : sizes_.puts[static_cast<std::size_t>(producer)]) {

@@ -27,6 +27,7 @@ struct QueueSizes {
   bool holds = false;                     // a getter passes an offered item on before it sends TAKE
   int ahead = 0;                          // maximum number of items lent in advance
   bool polls = false;                     // gets do not wait
+  bool ender = false;  // a client waits for the end: drain() with `until_shut_down`
 };
 
 // Mistakes that the model must find; otherwise it proves nothing.
@@ -49,9 +50,10 @@ enum class QueueMistake {
   kAheadOfAGet,          // a getter takes a lent item before the server reads its last GET
   kRoomIsNotSeen,        // takers that are collected with a take-back make no room
   kTakenByTheDead,       // the server removes a client before it has collected its items
+  kEndTooEarly,          // an ender gets its reply while an offered item may come back
 };
 
-enum class Say : std::uint8_t { kPut, kGet, kPoll, kTake, kCancel, kTaskDone, kGiveBack };
+enum class Say : std::uint8_t { kPut, kGet, kPoll, kTake, kCancel, kTaskDone, kGiveBack, kEnd };
 struct Message {
   Say say{};
   std::int8_t request = 0;
@@ -151,13 +153,15 @@ struct QueueTableState {
     for (const auto& from : table.putters_)
       put(from.from.client), put(from.from.number), put(from.item.begin()->second.item);
     for (const auto& from : table.getters_) put(from.client), put(from.number);
+    put(table.enders_.size());
+    for (const auto& from : table.enders_) put(from.client);
   }
   static bool somebody_waits_for_what_is_there(const Table& table) {
     return (!table.items_.waiting().empty() && !table.getters_.empty()) ||
            (!table.putters_.empty() && table.has_room_for(table.putters_.front()));
   }
   // Returns true if an item may still come to this getter. Otherwise, and only then, the getter
-  // must get "shut down".
+  // must get "shut down", and an ender its reply.
   static bool may_come(const Table& table, int client) {
     if (!table.items_.waiting().empty()) return true;
     if (table.end_ == Table::End::kAtOnce) return false;
@@ -169,8 +173,9 @@ struct QueueTableState {
   }
   static bool somebody_waits_in_vain(const Table& table) {
     if (!table.is_shut_down()) return false;
-    for (const auto& from : table.getters_)
-      if (!may_come(table, from.client)) return true;
+    for (const auto* waiting : {&table.getters_, &table.enders_})
+      for (const auto& from : *waiting)
+        if (!may_come(table, from.client)) return true;
     return !table.putters_.empty() || !table.arriving_.empty();
   }
   static std::size_t all(const Table& table) {
@@ -197,6 +202,7 @@ struct QueueTableState {
       for (const auto& [request, entry] : hands->second.offered) items.push_back(entry.item);
     return items;
   }
+  static bool ender_waits(const Table& table) { return !table.enders_.empty(); }
   static bool any_waits(const Table& table) { return !table.items_.waiting().empty(); }
   static bool has_offers(const Table& table) { return table.items_.offered() != 0; }
   // Returns the requests of the client that have an offer.

@@ -14,7 +14,8 @@ void PrintTo(const QueueSizes& sizes, std::ostream* to) {
       << (sizes.redeliver ? ", redeliver, " : ", ") << sizes.deaths << " deaths"
       << (sizes.shut_down == ShutDown::kNever ? "" : ", shut down")
       << (sizes.ahead == 0 ? "" : ", ahead") << (sizes.polls ? ", polls" : "")
-      << (sizes.give_back ? ", give back" : "") << (sizes.holds ? ", hold" : "");
+      << (sizes.give_back ? ", give back" : "") << (sizes.holds ? ", hold" : "")
+      << (sizes.ender ? ", ender" : "");
 }
 
 namespace {
@@ -55,15 +56,28 @@ const QueueSizes kLendsToPolls{.puts = {{0, 1}},
                                .ahead = 1,
                                .polls = true};
 const QueueSizes kLendsAndDrops{.puts = kTwo, .gets = 1, .shut_down = ShutDown::kDrops, .ahead = 1};
+constexpr auto kEnds = [](ShutDown how, bool redeliver, int ahead = 0) {
+  return QueueSizes{.puts = {{0, 1}},
+                    .getters = 2,
+                    .gets = 1,
+                    .maxsize = 1,
+                    .redeliver = redeliver,
+                    .shut_down = how,
+                    .give_back = redeliver,
+                    .ahead = ahead,
+                    .ender = true};
+};
 const QueueSizes kDrops{{{0, 1}}, 2, 2, 0, true, 1, false, ShutDown::kDrops};
 
-INSTANTIATE_TEST_SUITE_P(OfAQueue, EveryOrder,
-                         ::testing::Values(QueueSizes{kTwo, 2, 2, 1, false, 1},
-                                           QueueSizes{kTwo, 2, 2, 1, true, 1},
-                                           QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true},
-                                           kDrains(false), kDrains(true), kDrops, kGivesBack(false),
-                                           kGivesBack(true), kHolds, kLends(false), kLends(true),
-                                           kLendsInOrder, kLendsToPolls, kLendsAndDrops));
+INSTANTIATE_TEST_SUITE_P(
+    OfAQueue, EveryOrder,
+    ::testing::Values(QueueSizes{kTwo, 2, 2, 1, false, 1}, QueueSizes{kTwo, 2, 2, 1, true, 1},
+                      QueueSizes{{{0, 1}}, 2, 2, 0, true, 2, true}, kDrains(false), kDrains(true),
+                      kDrops, kGivesBack(false), kGivesBack(true), kHolds, kLends(false),
+                      kLends(true), kLendsInOrder, kLendsToPolls, kLendsAndDrops,
+                      kEnds(ShutDown::kDrains, false), kEnds(ShutDown::kDrains, true),
+                      kEnds(ShutDown::kDrops, true), kEnds(ShutDown::kDrains, false, 1),
+                      kEnds(ShutDown::kNever, true)));
 
 // These take minutes: scripts/deep models runs them.
 INSTANTIATE_TEST_SUITE_P(DISABLED_OfALargerQueue, EveryOrder,
@@ -93,6 +107,8 @@ TEST(QueueModel, finds_each_of_the_mistakes_that_one_could_make) {
               "an item is lost that nobody got");
     EXPECT_EQ(QueueModel(kDrains(redeliver), QueueMistake::kOverTooEarly).explore(),
               "a getter is told that nothing is left, and something is");
+    EXPECT_EQ(QueueModel(kEnds(ShutDown::kDrains, redeliver), QueueMistake::kEndTooEarly).explore(),
+              "an ender is told that nothing is left, and something is");
   }
   EXPECT_EQ(QueueModel(kLendsToPolls, QueueMistake::kRoomIsNotSeen).explore(),
             "somebody waits for what is there");

@@ -7,7 +7,7 @@ namespace {
 
 using namespace tensorbus::testing;
 
-constexpr std::int64_t kCount = 5;
+constexpr std::int64_t kRecordedMessages = 5;
 
 class APlayer : public ::testing::Test {
  protected:
@@ -16,7 +16,7 @@ class APlayer : public ::testing::Test {
         {.path = path, .topics = {"numbers"}, .reliable = true, .domain = domain.path()});
     Publisher numbers("numbers", {.reliable = true, .node = "counter"}, participant);
     ASSERT_EQ(numbers.wait_for_subscribers(1, kLong), Outcome::kDone);
-    for (std::int64_t i = 0; i < kCount; ++i) {
+    for (std::int64_t i = 0; i < kRecordedMessages; ++i) {
       Loan loan = numbers.loan<float>({1000});
       fill(loan.as<float>(), static_cast<float>(i));
       numbers.publish(std::move(loan));
@@ -39,9 +39,9 @@ TEST_F(APlayer, publishes_what_was_recorded_from_the_file) {
   Player player = play({.rate = 1e9, .paused = true});
   ASSERT_EQ(player.wait_for_subscribers(kLong), Outcome::kDone);
   EXPECT_TRUE(player.stats().paused);
-  EXPECT_EQ(player.stats().left, static_cast<std::uint64_t>(kCount));
+  EXPECT_EQ(player.stats().left, static_cast<std::uint64_t>(kRecordedMessages));
   player.resume();
-  for (std::uint64_t i = 0; i < kCount; ++i) {
+  for (std::uint64_t i = 0; i < kRecordedMessages; ++i) {
     const auto sample = subscriber.receive(kLong);
     ASSERT_TRUE(sample);
     EXPECT_TRUE(is_filled(sample->tensor().as<float>(), static_cast<float>(i)));
@@ -49,7 +49,7 @@ TEST_F(APlayer, publishes_what_was_recorded_from_the_file) {
   }
   EXPECT_EQ(player.wait(kLong), Outcome::kDone);
   const PlayerStats stats = player.stats();
-  EXPECT_EQ(stats.messages, static_cast<std::uint64_t>(kCount));
+  EXPECT_EQ(stats.messages, static_cast<std::uint64_t>(kRecordedMessages));
   EXPECT_EQ(stats.bytes_copied, 0U);
   EXPECT_TRUE(stats.ended);
   EXPECT_EQ(stats.error, "");

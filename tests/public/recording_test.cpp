@@ -54,6 +54,20 @@ class ARecording : public ::testing::Test {
   Participant participant = domain.join();
 };
 
+// A reference into the temporary sample would dangle.
+TEST_F(ARecording, gives_tensors_that_outlive_a_temporary_sample) {
+  static_assert(std::is_same_v<decltype(std::declval<const Sample&>().tensor()), const Tensor&>);
+  static_assert(std::is_same_v<decltype(std::declval<Content>().tensor("key")), Tensor>);
+  Recorder recorder(options("run.mcap"));
+  publish_all();
+  recorder.close();
+  const Recording recording(path("run.mcap"));
+  const std::size_t third = recording.select({"numbers"})[2];
+  const Tensor& tensor = recording[third].tensor();
+  EXPECT_TRUE(is_filled(tensor.as<float>(), 2));
+  for (const Tensor& each : recording[third].tensors()) EXPECT_TRUE(is_filled(each.as<float>(), 2));
+}
+
 TEST_F(ARecording, has_what_was_published) {
   Recorder recorder(options("run.mcap"));
   publish_all();

@@ -117,7 +117,7 @@ TEST_F(AService, of_structs_serves_clients_without_types_and_newer_ones) {
     FAIL();
   } catch (const ServiceError& error) {
     EXPECT_EQ(error.kind(), "TypeMismatch");
-    EXPECT_EQ(error.text(), "test.Question.numbers: expected a tensor");
+    EXPECT_EQ(error.text(), "test.Question.numbers: expected a tensor, this is a string");
   }
 }
 

@@ -63,6 +63,20 @@ TEST_F(Topic, tensors_outlive_all_else) {
   EXPECT_FALSE(copy.device().is_cuda());
 }
 
+TEST_F(Topic, elements_that_pytorch_has_not_negated_or_conjugated_yet_are_refused) {
+  connect();
+  const std::array<float, 2> numbers{};
+  for (const TensorFlags flag : {TensorFlags::kNegative, TensorFlags::kConjugate}) {
+    publisher->publish(
+        TensorView{numbers.data(), Layout::contiguous(DType::kFloat32, {1, 2}, flag)});
+    const Sample sample = next();
+    const Tensor& tensor = sample.tensor();
+    EXPECT_EQ(code_of([&] { (void)tensor.as<float>(); }), Code::kInvalidArgument);
+    EXPECT_EQ(code_of([&] { (void)tensor.view<float, 2>(); }), Code::kInvalidArgument);
+    EXPECT_TRUE(has(tensor.layout().flags, flag));
+  }
+}
+
 TEST_F(Topic, several_samples_are_received_at_once) {
   connect({.depth = 100});
   for (std::int64_t number = 0; number < 80; ++number) publisher->publish(Value(number), {});

@@ -197,13 +197,14 @@ TEST_F(Typed, enum_has_no_other_values_than_were_declared) {
   EXPECT_EQ(publisher->stats().sent, 0U);
   publisher->publish(Value::Map{{"mode", 3}}, {});
   EXPECT_EQ(refusal([&] { next<State>(); }),
-            "robot.State.mode: expected enum<Mode: idle=0,driving=4>");
+            "robot.State.mode: expected enum<Mode: idle=0,driving=4>, this is an int64");
   publisher->publish(Value::Map{{"mode", "idle"}}, {});
   EXPECT_EQ(refusal([&] { next<State>(); }),
-            "robot.State.mode: expected enum<Mode: idle=0,driving=4>");
+            "robot.State.mode: expected enum<Mode: idle=0,driving=4>, this is a string");
   publisher->publish(
       Value::Map{{"mode", 0}, {"mask", ~std::uint64_t{0}}, {"position", Value::Tuple{{1, 2}}}}, {});
-  EXPECT_EQ(refusal([&] { next<State>(); }), "robot.State.position: expected tuple of 3");
+  EXPECT_EQ(refusal([&] { next<State>(); }),
+            "robot.State.position: expected tuple of 3, this is a tuple");
 }
 
 TEST(MessageTypeOfAStruct, of_an_enum_is_not_that_of_an_int) {
@@ -254,10 +255,11 @@ TEST_F(Typed, reader_says_which_field_does_not_fit) {
     return "";
   };
   EXPECT_EQ(refusal(Value::Map{}), "robot.Everything.flag: expected a value, there is none");
-  EXPECT_EQ(refusal(Value::Map{{"flag", 1}}), "robot.Everything.flag: expected bool");
+  EXPECT_EQ(refusal(Value::Map{{"flag", 1}}),
+            "robot.Everything.flag: expected bool, this is an int64");
   EXPECT_EQ(refusal(Value::Map{{"flag", true}, {"small", 128}}),
-            "robot.Everything.small: expected int of 8 bits");
-  EXPECT_EQ(refusal(Value::List{}), "expected robot.Everything");
+            "robot.Everything.small: expected int of 8 bits, this is an int64");
+  EXPECT_EQ(refusal(Value::List{}), "expected robot.Everything, this is a list");
   publisher->publish(Value::Map{{"data", TensorIndex{1}}}, {});
   EXPECT_EQ(code_of([&] { next<ArrayMessage>(); }), Code::kProtocol);
 }

@@ -92,6 +92,10 @@ def with_model(model: list[int], number: int) -> str:
     return str(model[number])
 
 
+def sums(batch: np.ndarray[Any, Any]) -> list[float]:
+    return [float(row.sum()) for row in batch]
+
+
 def pools() -> Iterator[float]:
     with tb.WorkerPool(double, workers=2) as pool:
         assert_type(pool, tb.WorkerPool[int, float])
@@ -105,6 +109,9 @@ def pools() -> Iterator[float]:
         assert_type(models.map([1]), list[str])
     with tb.WorkerPool(len) as lengths:
         assert_type(lengths.map(["a", [1]]), list[int])
+    with tb.WorkerPool(sums, batch=8, max_wait=0.005) as batches:
+        assert_type(batches, tb.WorkerPool[Any, Any])
+        assert_type(batches.submit(np.zeros(2), priority=1, timeout=0.5), Future[Any])
 
 
 class Robot(tb.Node):

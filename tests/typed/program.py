@@ -103,6 +103,19 @@ def receive() -> list[Any]:
     return found
 
 
+def stay_alive() -> int:
+    def on_lost(lost: tb.PublisherLost) -> None:
+        print(lost.topic, lost.publisher, lost.pid, lost.closed)
+
+    def on_missed(missed: tb.DeadlineMissed) -> None:
+        print(missed.topic, missed.missed, missed.silence)
+
+    with tb.Subscriber(
+        "topic", expect_every=0.1, on_deadline_missed=on_missed, on_publisher_lost=on_lost
+    ) as subscriber:
+        return subscriber.deadlines_missed
+
+
 def receive_pairs() -> None:
     both = [tb.Subscriber("left"), tb.Subscriber("right", tb.ImageMessage)]
     with tb.TimeSynchronizer(both, tolerance=0.01, queue_size=4, time="stamp") as pairs:
@@ -153,6 +166,21 @@ async def nodes() -> None:
         stopped: bool = threads.spin(timeout=1)
         print(stopped, threads.stop_event.is_set(), threads.publishers)
     await tb.RateExecutor(50, print).run()
+
+
+def pipeline() -> None:
+    pipeline = tb.Pipeline.load("pipeline.toml", domain="test")
+    pipeline.start(log_dir="logs", quiet=True)
+    pipeline.wait_until_healthy(timeout=10)
+    processes: list[tb.ProcessStatus] = pipeline.status()
+    for process in processes:
+        print(process.process, process.state, process.pid, process.reason, process.unmet)
+    pipeline.restart("camera")
+    pipeline.stop("camera")
+    status: int = pipeline.wait(timeout=1)
+    pipeline.kill()
+    with tb.Pipeline.load("pipeline.toml") as other:
+        print(status, other.name, other.run())
 
 
 def errors() -> None:

@@ -45,6 +45,8 @@ async def queues() -> tb.QueueStats:
         await queue.put_async(item)
         async for item in tb.Queue.open(queue.address, timeout=1):
             print(item)
+        reopened: tb.Queue[Any] = await tb.Queue.open_async("jobs", reopen=True)
+        await reopened.put_async(item)
         return queue.stats
 
 
@@ -55,6 +57,9 @@ def work(number: int) -> int:
 def pools() -> list[int]:
     with tb.WorkerPool(work, workers=2, retries=1) as pool:
         future: Future[Any] = pool.submit(1)
+        pool.resize(3)
+        stats: tb.PoolStats = pool.stats
+        print(pool.ready(timeout=1.0), stats.waiting, stats["mean_run"])
         results: list[int] = pool.map([1, 2], progress=None)
         for result in pool.imap_unordered(range(3)):
             results.append(result)
@@ -168,6 +173,8 @@ def what_went_wrong(error: tb.Error) -> str:
             return "the system's"
         case tb.ProtocolError() | tb.VersionMismatch() | tb.ServiceError() | tb.WorkerDied():
             return "theirs"
+        case tb.RunTimeout() | tb.Refused():
+            return "the callback's"
         case tb.Forked():
             return "the fork's"
         case _:

@@ -26,11 +26,13 @@ typedef struct tb_queue_options {
   int32_t shared;     /* 1: a process that gets an item may write to it, for all holders */
   const char* name;   /* the name for other processes; NULL: only an address */
   uint64_t max_bytes; /* limit for tensors and fields of waiting items; 0: none */
+  int32_t pin;        /* 1: pins the host memory of the items that this object gets, for GPUs */
+  int32_t reserved;   /* 0 */
 } tb_queue_options;
-#define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL, 0}
+#define TB_QUEUE_OPTIONS_INIT {sizeof(tb_queue_options), 0, 0, 0, NULL, 0, 0, 0}
 
 /* Makes a queue. Returns TB_ERROR_INVALID_ARGUMENT if a queue of this name exists; the message
- * names its process. */
+ * names its process. Returns TB_ERROR_UNSUPPORTED for `pin` if memory cannot be pinned here. */
 TB_API tb_status tb_queue_create(tb_participant* participant, const tb_queue_options* options,
                                  tb_queue** queue);
 /* Opens a queue by its address or its name. Waits until a queue has this name. Returns
@@ -44,6 +46,10 @@ TB_API tb_status tb_queue_open(tb_participant* participant, const char* address_
  * TB_ERROR_INVALID_ARGUMENT for an invalid address. */
 TB_API tb_status tb_queue_at(tb_participant* participant, const char* address,
                              const tb_queue_options* options, tb_queue** queue);
+/* Pins the host memory of the items that this object gets later, like the option `pin`: for an
+ * object of tb_queue_open(). No other thread may get an item meanwhile. Returns
+ * TB_ERROR_UNSUPPORTED if memory cannot be pinned here. */
+TB_API tb_status tb_queue_pin(tb_queue* queue);
 /* Closes the queue if this object made it. */
 TB_API void tb_queue_destroy(tb_queue* queue);
 

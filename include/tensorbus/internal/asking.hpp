@@ -69,10 +69,18 @@ inline GiveUp over_signals(const GiveUp& give_up) {
 // A queue of this process for one reply at a time.
 class ReplyQueue {
  public:
+  // Time for the delivery of a reply that is in the queue: its owner may have to send its memory.
+  static constexpr std::chrono::seconds kMoment{1};
+
   explicit ReplyQueue(const Participant& participant)
       : queue_({}, participant), address_(queue_.address()) {}
 
   const std::string& address() const noexcept { return address_; }
+  // Starts to get the reply. The caller calls count_answer() when it has it.
+  Queue::Pending start_get() { return queue_.start_get(); }
+  void count_answer() noexcept { ++answered_; }
+  // Returns true if a reply was put that no call has got.
+  bool has_come() const { return queue_.stats().unfinished > answered_; }
   // Gets the reply, which must have been put before the lifeline is cut. Only the server has the
   // address of this queue.
   Outcome get(Sample& answer, std::chrono::nanoseconds timeout, const GiveUp& give_up,
@@ -85,13 +93,9 @@ class ReplyQueue {
   }
 
  private:
-  // Time for the delivery of a reply that is in the queue: its owner may have to send its memory.
-  static constexpr std::chrono::seconds kMoment{1};
-
   static Outcome closed_unless_done(Outcome outcome) {
     return outcome == Outcome::kTimedOut ? Outcome::kClosed : outcome;
   }
-  bool has_come() const { return queue_.stats().unfinished > answered_; }
 
   Queue queue_;
   std::string address_;

@@ -136,5 +136,16 @@ tb_status in_slices(std::chrono::nanoseconds timeout, const GiveUp& give_up, Cal
   }
 }
 
+// Calls `call(timeout)`, which waits. Without `give_up`, calls it again when a signal has ended the
+// wait.
+template <typename Call>
+Outcome despite_signals(std::chrono::nanoseconds timeout, const GiveUp& give_up, Call call) {
+  const Deadline deadline(timeout);
+  Outcome outcome = call(timeout);
+  while (outcome == Outcome::kInterrupted && !give_up)
+    outcome = call(deadline.remaining(std::chrono::nanoseconds::max()));
+  return outcome;
+}
+
 }  // namespace internal
 }  // namespace tensorbus::inline v0

@@ -34,18 +34,20 @@ struct Outgoing {
     return TensorIndex{static_cast<std::uint32_t>(tensors.size() - 1)};
   }
 };
-inline constexpr std::string_view kMessage = "message";
 
-// Throws Error(kTypeMismatch) that names what was expected.
-[[noreturn]] inline void throw_unexpected(std::string_view expected) {
-  throw Error(Code::kTypeMismatch, "expected " + std::string(expected));
+// Throws Error(kTypeMismatch) that names what was expected, and what came.
+[[noreturn]] inline void throw_not_as_expected(std::string_view expected, std::string_view came) {
+  throw Error(Code::kTypeMismatch, "expected " + std::string(expected) + ", " + std::string(came));
+}
+[[noreturn]] inline void throw_unexpected(std::string_view expected, const Value& came) {
+  throw_not_as_expected(expected, "this is " + what_is(came));
 }
 
 struct Incoming {
   std::span<const Tensor> tensors;
 
   Tensor at(const Value& value) const {
-    if (!value.is<TensorIndex>()) throw_unexpected("a tensor");
+    if (!value.is<TensorIndex>()) throw_unexpected("a tensor", value);
     const std::uint32_t index = value.as<TensorIndex>().index;
     if (index >= tensors.size())
       throw Error(Code::kProtocol, "there is no tensor " + std::to_string(index));
@@ -70,23 +72,16 @@ inline std::string sorted_union(std::string one, std::string other) {
 }
 
 inline Value record_of(std::string_view type, Value fields) {
-  const Value record = Value::List{std::string(kMessage), std::string(type), std::move(fields)};
+  const Value record = Value::List{kMessage, std::string(type), std::move(fields)};
   return Value::Extension{kRecordType, record.encode()};
 }
 
 // Throws Error(kTypeMismatch) for a message of another type.
 inline Value fields_of_record(std::string_view type, const Value& value) {
   if (value.is<Value::Map>()) return value;  // from a sender without types
-  if (value.is<Value::Extension>() && value.as<Value::Extension>().type == kRecordType) {
-    const Value record = Value::decode(value.as<Value::Extension>().bytes);
-    if (record.is<Value::List>()) {
-      const auto& parts = record.as<Value::List>();
-      if (parts.size() == 3 && parts[0] == Value(std::string(kMessage)) &&
-          parts[1] == Value(std::string(type)))
-        return parts[2];
-    }
-  }
-  throw_unexpected(type);
+  if (auto message = message_in(value); message && message->first == type)
+    return std::move(message->second);
+  throw_unexpected(type, value);
 }
 
 // A type that a Value can hold. Field<T>::kName is its name.
@@ -95,7 +90,7 @@ struct PlainField {
   static std::string spell() { return Field<T>::kName; }
   static Value write(Outgoing&, const T& value) { return value; }
   static void read(const Incoming&, const Value& from, T& to) {
-    if (!from.is<T>()) throw_unexpected(Field<T>::kName);
+    if (!from.is<T>()) throw_unexpected(Field<T>::kName, from);
     to = from.as<T>();
   }
 };
@@ -120,7 +115,7 @@ struct Field<T> {
     else if (from.is<std::uint64_t>() && std::in_range<T>(from.as<std::uint64_t>()))
       to = static_cast<T>(from.as<std::uint64_t>());
     else
-      throw_unexpected("int of " + std::to_string(8 * sizeof(T)) + " bits");
+      throw_unexpected("int of " + std::to_string(8 * sizeof(T)) + " bits", from);
   }
 };
 
@@ -134,7 +129,7 @@ struct Field<T> {
     else if (from.is<std::int64_t>())
       to = static_cast<T>(from.as<std::int64_t>());
     else
-      throw_unexpected("float");
+      throw_unexpected("float", from);
   }
 };
 
@@ -185,7 +180,7 @@ struct Field<Handle> {
   static Value write(Outgoing&, const Handle& handle) { return handle; }
   static void read(const Incoming&, const Value& from, Handle& to) {
     auto text = handle_text_in(from);
-    if (!text) throw_unexpected("handle");
+    if (!text) throw_unexpected("handle", from);
     to = Handle::parse(*std::move(text));
   }
 };
@@ -217,7 +212,7 @@ struct Field<std::vector<T>> {
     return list;
   }
   static void read(const Incoming& from, const Value& value, std::vector<T>& to) {
-    if (!value.is<Value::List>()) throw_unexpected("list");
+    if (!value.is<Value::List>()) throw_unexpected("list", value);
     to.clear();
     for (const Value& item : value.as<Value::List>()) {
       T made{};
@@ -243,7 +238,7 @@ struct Field<std::array<T, count>> {
   }
   static void read(const Incoming& from, const Value& value, std::array<T, count>& to) {
     if (!value.is<Value::Tuple>() || value.as<Value::Tuple>().items.size() != count)
-      throw_unexpected("tuple of " + std::to_string(count));
+      throw_unexpected("tuple of " + std::to_string(count), value);
     for (std::size_t i = 0; i < count; ++i)
       Field<T>::read(from, value.as<Value::Tuple>().items[i], to[i]);
   }
@@ -261,7 +256,7 @@ struct Field<Enum> {
   static Value write(Outgoing&, Enum value) {
     for (const auto& [name, member] : MessageEnum<Enum>::kMembers)
       if (member == value) return number_of(value);
-    throw_unexpected(spell() + ", got " + text_of(value));
+    throw_not_as_expected(spell(), "got " + text_of(value));
   }
   static void read(const Incoming&, const Value& from, Enum& to) {
     for (const auto& [name, member] : MessageEnum<Enum>::kMembers) {
@@ -269,7 +264,7 @@ struct Field<Enum> {
       to = member;
       return;
     }
-    throw_unexpected(spell());
+    throw_unexpected(spell(), from);
   }
 
  private:
@@ -292,7 +287,7 @@ struct Field<std::map<K, V>> {
     return map;
   }
   static void read(const Incoming& from, const Value& value, std::map<K, V>& to) {
-    if (!value.is<Value::Map>()) throw_unexpected("dict");
+    if (!value.is<Value::Map>()) throw_unexpected("dict", value);
     to.clear();
     for (const auto& [key, item] : value.as<Value::Map>()) {
       K made{};
@@ -331,13 +326,13 @@ Value write_struct(Outgoing& to, const Struct& object) {
 
 template <IsMessageStruct Struct>
 void read_struct(const Incoming& from, const Value& value, Struct& to) {
-  if (!value.is<Value::Map>()) throw_unexpected(MessageStruct<Struct>::kName);
+  if (!value.is<Value::Map>()) throw_unexpected(MessageStruct<Struct>::kName, value);
   MessageStruct<Struct>::visit(to, [&]<typename T>(std::string_view name, T& field) {
     try {
       if (const Value* found = value.find(name))
         Field<T>::read(from, *found, field);
       else if (!kMayBeLeftOut<T>)
-        throw_unexpected("a value, there is none");
+        throw_not_as_expected("a value", "there is none");
     } catch (const Error& error) {
       rethrow_in_field(name, error);
     }

@@ -39,9 +39,10 @@ class Server {
 
   // Returns false if the request was not accepted at once.
   bool put_now(const Message& request) { return queue_.put_now(request); }
+  Queue::Pending start_put(const Message& request) { return queue_.start_put(request); }
   // Returns kClosed if the server is gone and has not accepted the request.
   Outcome put(const Message& request, const Deadline& deadline, const GiveUp& give_up) {
-    Queue::Pending putting = queue_.start_put(request);
+    Queue::Pending putting = start_put(request);
     Sample none;
     return wait_for(putting, none, deadline, give_up);
   }
@@ -51,7 +52,6 @@ class Server {
     return replies.get(answer, timeout, give_up, lifeline());
   }
 
- private:
   // Called after the reply to a put: before it, the queue may be empty, and a join would end at
   // once.
   Lifeline& lifeline() {
@@ -60,6 +60,7 @@ class Server {
     return *life_;
   }
 
+ private:
   Queue queue_;
   std::mutex mutex_;
   std::optional<Lifeline> life_;  // stays once it is set

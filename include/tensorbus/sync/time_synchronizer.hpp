@@ -4,12 +4,14 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string>
 #include <tensorbus/internal/asking.hpp>
 #include <tensorbus/internal/deadline.hpp>
 #include <tensorbus/internal/polling.hpp>
+#include <tensorbus/internal/received.hpp>
 #include <tensorbus/internal/time_matcher.hpp>
 #include <tensorbus/sample.hpp>
 #include <tensorbus/subscriber.hpp>
@@ -53,7 +55,7 @@ struct TimeSynchronizerStats {
 //   tensorbus::TimeSynchronizer pairs({.tolerance = 10ms, .time = "stamp"},
 //                                     tensorbus::Subscriber("left"),
 //                                     tensorbus::Subscriber("right"));
-//   while (auto set = pairs.receive(1s)) use((*set)[0].tensor("image"), (*set)[1].tensor("image"));
+//   for (const auto& set : pairs) use(set[0].tensor("image"), set[1].tensor("image"));
 //
 // A set is returned as soon as each topic has a sample for it, in the order of the subscribers.
 // Each sample is in one set at most, and the times of a topic never go back from one set to the
@@ -89,6 +91,15 @@ class TimeSynchronizer {
                   const GiveUp& give_up = {});
   Outcome try_receive(std::vector<Sample>& set);
 
+  // The next sets, as a single-pass range that ends like Subscriber::samples(): after `timeout`, if
+  // `give_up` returns true, and if no further set can be complete. If a subscriber has
+  // `end_of_stream`, a timeout throws Error(kTimeout). Throws as receive() does.
+  internal::Received<std::vector<Sample>> sets(
+      std::chrono::nanoseconds timeout = Subscriber::kForever, GiveUp give_up = {});
+  // sets() without a timeout: for (const auto& set : pairs).
+  auto begin() { return sets().begin(); }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
   // For poll(), epoll and event loops: readable when try_receive() may return a set.
   int descriptor() const noexcept { return epoll_.descriptor(); }
   TimeSynchronizerStats stats() const;
@@ -116,6 +127,11 @@ class TimeSynchronizer {
     return all;
   }
   Outcome next(std::vector<Sample>& set, bool& more);
+  bool has_end_of_stream() const {
+    for (const Topic& each : topics_)
+      if (each.subscriber.end_of_stream_) return true;
+    return false;
+  }
   std::optional<std::size_t> most_behind() const;
   Outcome take(std::size_t index, Sample& sample);
   std::int64_t time_of(std::size_t index, const Sample& sample);
@@ -169,10 +185,14 @@ inline Outcome TimeSynchronizer::try_receive(std::vector<Sample>& set) {
 
 namespace internal {
 
-inline std::optional<std::vector<Sample>> set_or_nothing(Outcome outcome, std::vector<Sample> set) {
+inline void require_room_to_hold(Outcome outcome) {
   if (outcome == Outcome::kHoldLimit)
     throw Error(Code::kInvalidArgument,
                 "max_held samples of one publisher are held: release some, or raise max_held");
+}
+
+inline std::optional<std::vector<Sample>> set_or_nothing(Outcome outcome, std::vector<Sample> set) {
+  require_room_to_hold(outcome);
   if (outcome != Outcome::kDone) return std::nullopt;
   return set;
 }
@@ -190,6 +210,18 @@ inline std::optional<std::vector<Sample>> TimeSynchronizer::try_receive() {
   std::vector<Sample> set;
   const Outcome outcome = try_receive(set);
   return internal::set_or_nothing(outcome, std::move(set));
+}
+
+inline internal::Received<std::vector<Sample>> TimeSynchronizer::sets(
+    std::chrono::nanoseconds timeout, GiveUp give_up) {
+  using Set = std::vector<Sample>;
+  return internal::Received<Set>([this, timeout, give_up = std::move(give_up)](Set& set) {
+    const Outcome outcome = receive(set, timeout, give_up);
+    if (outcome == Outcome::kTimedOut && has_end_of_stream())
+      throw Error(Code::kTimeout, "no complete set in time, and no stream has ended");
+    internal::require_room_to_hold(outcome);
+    return outcome;
+  });
 }
 
 // Takes samples until a set is complete. kTimedOut: there is none; `more` says whether more samples

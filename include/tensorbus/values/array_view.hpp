@@ -10,11 +10,15 @@
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/values/layout.hpp>
 #include <type_traits>
+#include <version>
+#if defined(__cpp_lib_mdspan)
+#include <mdspan>
+#endif
 
 namespace tensorbus::inline v0 {
 
 // Accesses the elements of a tensor in host memory by index, with any strides. The rank is known at
-// compile time. Similar to std::mdspan of C++23. A view owns nothing.
+// compile time. Similar to std::mdspan of C++23, which mdspan() returns. A view owns nothing.
 //
 //   const auto pixels = sample->tensor().view<std::uint8_t, 3>();
 //   for (std::int64_t y = 0; y < pixels.extent(0); ++y) sum += pixels(y, 0, 2);
@@ -46,6 +50,26 @@ class ArrayView {
     return first_[offset];
   }
 
+#if defined(__cpp_lib_mdspan)
+  // Returns the same elements as a std::mdspan, where the C++ library has it. Throws
+  // Error(kInvalidArgument) for strides that it cannot have: zero and negative ones.
+  //   const auto pixels = tensor.view<std::uint8_t, 3>().mdspan();
+  //   use(pixels[0, 0, 2]);
+  auto mdspan() const {
+    using Sizes = std::dextents<std::int64_t, Rank>;
+    Extents strides = strides_;
+    for (std::size_t axis = 0; axis < Rank; ++axis) {
+      if (shape_[axis] <= 1) strides[axis] = 1;  // is never used
+      if (strides[axis] <= 0)
+        throw Error(Code::kInvalidArgument,
+                    "dimension " + std::to_string(axis) + " has stride " +
+                        std::to_string(strides[axis]) +
+                        ", which std::mdspan lacks: use operator(), or publish a copy");
+    }
+    return std::mdspan<T, Sizes, std::layout_stride>(first_, {Sizes(shape_), strides});
+  }
+#endif
+
  private:
   T* first_;
   Extents shape_;
@@ -58,7 +82,15 @@ namespace internal {
   throw Error(Code::kInvalidArgument, std::string("this ") + what + " " + why);
 }
 
+// PyTorch may leave a sign or a conjugation to the reader of the elements.
+inline void require_resolved(const Layout& layout, const char* what) {
+  if (has(layout.flags, TensorFlags::kNegative) || has(layout.flags, TensorFlags::kConjugate))
+    refuse(what,
+           "is a negative or conjugate view of PyTorch, whose elements lie in memory without that: "
+           "publish resolve_neg() or resolve_conj(), or read data() and layout().flags");
+}
 inline void require_type(const Layout& layout, DType dtype, const char* what) {
+  require_resolved(layout, what);
   if (layout.dtype != dtype)
     refuse(what,
            "is " + std::string(name_of(layout.dtype)) + ", not " + std::string(name_of(dtype)));

@@ -118,6 +118,10 @@ struct QueueOptions {
   std::string name{};  // the name for other processes; empty: only an address
   // Limit for the tensors and fields of waiting items, in bytes; 0: none.
   std::uint64_t max_bytes = 0;
+  // Only for the object with these options, not for other users of the queue: pins the blocks of
+  // the items that it gets, like SubscriberOptions::pin. A get waits for the owner of a new block,
+  // for at most 100 ms; after that the item arrives unpinned.
+  bool pin = false;
 };
 
 // How long tensors are shared, and what other processes may do with them.

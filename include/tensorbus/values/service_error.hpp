@@ -16,7 +16,9 @@ namespace tensorbus::inline v0 {
 class TENSORBUS_SEEN ServiceError : public Error {
  public:
   ServiceError(const std::string& service, std::string kind, std::string text, std::string trace)
-      : Error(Code::kService, "service '" + service + "' raised " + kind + ": " + text),
+      : Error(Code::kService, "service '" + service + "' " +
+                                  (trace.empty() ? "refused the request" : "raised " + kind) +
+                                  ": " + text),
         kind_(std::move(kind)),
         text_(std::move(text)),
         trace_(std::move(trace)) {}
@@ -26,6 +28,7 @@ class TENSORBUS_SEEN ServiceError : public Error {
   const std::string& kind() const noexcept { return kind_; }
   const std::string& text() const noexcept { return text_; }
   // Where it was raised: Python's traceback, or for C++ a line for each nested exception.
+  // Empty if the service has refused the request.
   const std::string& trace() const noexcept { return trace_; }
 
  private:

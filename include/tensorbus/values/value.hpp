@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,18 +65,32 @@ class Value {
   bool is() const noexcept {
     return std::holds_alternative<T>(variant_);
   }
-  // Throws Error(kInvalidArgument) that names both types.
+  // Throws Error(kInvalidArgument) that names both types. A temporary, such as `sample.fields()`,
+  // gives the value itself and no reference into it; so do at() and variant().
   template <typename T>
-  const T& as() const {
+  const T& as() const& {
     if (const T* value = std::get_if<T>(&variant_)) return *value;
     throw_wrong_type(Variant(T{}).index());
   }
+  template <typename T>
+  T as() && {
+    if (T* value = std::get_if<T>(&variant_)) return std::move(*value);
+    throw_wrong_type(Variant(T{}).index());
+  }
   // Returns the value of a string key of a map; throws Error(kInvalidArgument) if there is none.
-  const Value& at(std::string_view key) const;
+  const Value& at(std::string_view key) const&;
+  Value at(std::string_view key) &&;
   // Like at(), but returns nullptr if there is none.
-  const Value* find(std::string_view key) const noexcept;
+  const Value* find(std::string_view key) const& noexcept;
+  const Value* find(std::string_view key) && = delete;  // it would point into what is gone
+  // Returns the fields of a message, by name: the message is a map, or a typed message that is a
+  // field of another one. Throws Error(kInvalidArgument) for other values.
+  //
+  //   sample.fields().at("header").fields().at("frame_id").as<std::string>();
+  Value fields() const;
 
-  const Variant& variant() const noexcept { return variant_; }
+  const Variant& variant() const& noexcept { return variant_; }
+  Variant variant() && noexcept { return std::move(variant_); }
   bool operator==(const Value& other) const;
 
   // Throws Error(kInvalidArgument) for values that decode() would refuse: more than 64 levels.
@@ -105,13 +120,24 @@ inline std::string a_value_of(std::size_t type) {
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
 }
 
+// Returns the name and the parts of a record (docs/tensors.md); nothing for any other value.
+Value::List record_in(const Value& value);
+// Returns the type and the fields of a typed message; nothing for any other value.
+std::optional<std::pair<std::string, Value>> message_in(const Value& value);
+
+// Returns what a value is, for error texts: "an int64", "a message of type acme.Header".
+inline std::string what_is(const Value& value) {
+  if (const auto message = message_in(value)) return "a message of type " + message->first;
+  return a_value_of(value.variant().index());
+}
+
 // Returns the end of an error text: why a value lacks the field, and what to do.
 inline std::string why_no_field(const Value& value) {
+  if (message_in(value)) return ": this is " + what_is(value) + ", whose fields are in fields()";
   if (value.is<std::nullptr_t>())
     return ": there are no fields, as in a message that is a single tensor: get that without a key";
   if (value.is<TensorIndex>()) return ": this is a single tensor: get it without a key";
-  if (!value.is<Value::Map>())
-    return ": this is " + a_value_of(value.variant().index()) + ", not a map";
+  if (!value.is<Value::Map>()) return ": this is " + what_is(value) + ", not a map";
   std::string keys;
   for (const auto& [key, item] : value.as<Value::Map>())
     if (key.is<std::string>()) keys += (keys.empty() ? "\"" : ", \"") + key.as<std::string>() + '"';
@@ -130,7 +156,7 @@ inline Value::Value(std::uint64_t value) {
     variant_ = value;
 }
 
-inline const Value* Value::find(std::string_view key) const noexcept {
+inline const Value* Value::find(std::string_view key) const& noexcept {
   const Map* map = std::get_if<Map>(&variant_);
   if (map == nullptr) return nullptr;
   for (const auto& [name, value] : *map) {
@@ -140,10 +166,18 @@ inline const Value* Value::find(std::string_view key) const noexcept {
   return nullptr;
 }
 
-inline const Value& Value::at(std::string_view key) const {
+inline const Value& Value::at(std::string_view key) const& {
   if (const Value* value = find(key)) return *value;
   throw Error(Code::kInvalidArgument,
               "no field \"" + std::string(key) + '"' + internal::why_no_field(*this));
+}
+
+inline Value Value::at(std::string_view key) && { return std::as_const(*this).at(key); }
+
+inline Value Value::fields() const {
+  if (is<Map>()) return *this;
+  if (auto message = internal::message_in(*this)) return std::move(message->second);
+  throw Error(Code::kInvalidArgument, "expected a message, this is " + internal::what_is(*this));
 }
 
 inline void Value::throw_wrong_type(std::size_t wanted) const {
@@ -153,4 +187,4 @@ inline void Value::throw_wrong_type(std::size_t wanted) const {
 
 }  // namespace tensorbus::inline v0
 
-#include <tensorbus/internal/message_pack.hpp>  // encode(), decode()
+#include <tensorbus/internal/message_pack.hpp>  // encode(), decode(), message_in()

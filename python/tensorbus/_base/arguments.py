@@ -24,9 +24,11 @@ MAX_HELD = 983_040
 
 
 def topic_name(topic: object) -> str:
-    """Checks that a topic's name is a str without surrogates."""
+    """Checks that the name of a topic or service is a str with a character, and no surrogates."""
     if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
         raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
+    if not topic:
+        raise InvalidArgument("a name must not be empty")
     return topic
 
 
@@ -65,6 +67,28 @@ def seconds(name: str, value: float | None) -> float | None:
     if value != value:
         raise InvalidArgument(f"{name}=nan: expected seconds, or None")
     return max(value, 0.0)
+
+
+def positive_seconds(name: str, value: float | None) -> float:
+    """Checks a number of seconds that is finite and above 0.
+
+    Raises:
+        TypeError: it is not a number.
+        InvalidArgument: it is out of range.
+    """
+    checked = seconds(name, value)
+    if checked is None or not checked > 0:
+        raise InvalidArgument(f"{name}={value}: expected a positive number of seconds")
+    return checked
+
+
+def positive_limit(name: str, value: float | None) -> float | None:
+    """Checks seconds above 0. Returns None for no limit, also for `math.inf`.
+
+    Raises:
+        TypeError, InvalidArgument: as `positive_seconds`.
+    """
+    return None if seconds(name, value) is None else positive_seconds(name, value)
 
 
 def _has_surrogates(text: str) -> bool:

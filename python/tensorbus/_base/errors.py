@@ -84,8 +84,29 @@ class WorkerDied(Error, RuntimeError):
     """A worker of a pool died during a task; the message names its exit status or signal."""
 
 
+class RunTimeout(Timeout):
+    """A worker of a pool was ended: it had run an item for longer than `run_timeout`."""
+
+
+class Refused(Error):
+    """Raised by the callback of a service to refuse a request; the service does not log it.
+
+    The client gets a `ServiceError` with its text; `kind` is "Refused", or the name of a subclass.
+
+    >>> class Busy(Refused):
+    ...     pass
+    >>> isinstance(Busy("12 requests wait"), Refused)
+    True
+    """
+
+
 class ServiceError(Error, RuntimeError):
-    """The callback of a service raised; `__cause__` has its traceback."""
+    """The callback of a service raised; `__cause__` has its traceback, unless it has `Refused`."""
+
+    kind: str = ""
+    """The name of the exception's class, for example "ValueError"."""
+    text: str = ""
+    """The text of that exception."""
 
 
 class SystemCallError(Error, OSError):

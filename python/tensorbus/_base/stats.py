@@ -136,6 +136,70 @@ class QueueStats(Stats):
 
 @public
 @dataclass(frozen=True, eq=False)
+class PoolStats(Stats):
+    """Counters of a `WorkerPool` since it was made, and its current state.
+
+    When no item changes its state, the submitted items are the sum of `waiting`, `running`, `done`,
+    `failed`, `timed_out` and `cancelled`. Times are in seconds.
+
+    >>> from tensorbus import WorkerPool
+    >>> with WorkerPool(len, workers=1) as pool:
+    ...     pool.map(["a", "bc"])
+    ...     pool.stats.done, pool.stats.failed, pool.stats.mean_wait > 0
+    [1, 2]
+    (2, 0, True)
+    """
+
+    workers: int
+    """Workers that the pool is to have."""
+    alive: int
+    """Processes of workers now, also those that load or end."""
+    ready: int
+    """Workers that have run their initializer."""
+    restarts: int
+    """Workers that have died, and were replaced."""
+    waiting: int
+    """Items that no worker has."""
+    running: int
+    """Items that a worker has."""
+    done: int
+    """Items with a result."""
+    failed: int
+    """Items with an exception, other than those of `timed_out`."""
+    overran: int
+    """Items of `failed` whose worker was ended after `run_timeout`."""
+    timed_out: int
+    """Items that were dropped because no worker had begun them within their `timeout`."""
+    cancelled: int
+    """Items whose future was cancelled before a worker had begun them."""
+    refused: int
+    """Items that `submit` has refused because of `max_waiting`. They count in no other."""
+    mean_batch: float
+    """Items that a worker got at once, on average; 1 without `batch`."""
+    mean_wait: float
+    """Seconds from `submit` until a worker got the item, on average."""
+    max_wait: float
+    """Maximum of these seconds."""
+    mean_run: float
+    """Seconds from when a worker got the item until its result arrived, on average."""
+    max_run: float
+    """Maximum of these seconds."""
+    p50_wait: float
+    """Median of the seconds of `mean_wait`, of the last 1,024 items; 0 if there is none."""
+    p90_wait: float
+    """Seconds of `mean_wait` within which 90 % of the last 1,024 items were."""
+    p99_wait: float
+    """Seconds of `mean_wait` within which 99 % of the last 1,024 items were."""
+    p50_run: float
+    """Median of the seconds of `mean_run`, of the last 1,024 items; 0 if there is none."""
+    p90_run: float
+    """Seconds of `mean_run` within which 90 % of the last 1,024 items were."""
+    p99_run: float
+    """Seconds of `mean_run` within which 99 % of the last 1,024 items were."""
+
+
+@public
+@dataclass(frozen=True, eq=False)
 class TimeSynchronizerStats(Stats):
     """Counters of a `TimeSynchronizer` since it was made, and its current state.
 

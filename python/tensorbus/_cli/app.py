@@ -13,7 +13,7 @@ from tensorbus._core import version
 
 # The module that defines a command, as `app` or as a command of `app`, by the command's name.
 _MODULES = {
-    "topic": "topic",
+    "topic": "topics.topic",
     "node": "node",
     "queue": "queue",
     "service": "service",
@@ -26,6 +26,9 @@ _MODULES = {
     "recording": "recording",
     "play": "play",
     "player": "player",
+    "up": "pipelines.up",
+    "pipeline": "pipelines.pipeline",
+    "wait": "pipelines.wait",
     "top": "screens",
     "view": "screens",
     "trace": "screens",

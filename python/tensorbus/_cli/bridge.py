@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from tensorbus._aio.own_loop import run_until_signal
-from tensorbus._base.errors import InvalidArgument
-from tensorbus._base.text import json_text
+from tensorbus._base.errors import AccessDenied, InvalidArgument
 from tensorbus._cli.bridge_status import status_of
 from tensorbus._cli.process import leave_gpus
+from tensorbus._cli.records import known, print_record
 from tensorbus.bridge import Bridge, BridgeConfig
 from tensorbus.bridge._config import Tls, load
 
@@ -40,7 +40,10 @@ def _raise_descriptor_limit() -> None:
 
 
 async def _run(config: BridgeConfig) -> None:
-    await Bridge(config).run()  # the bridge must be made in the loop
+    try:
+        await Bridge(config).run()  # the bridge must be made in the loop
+    except AccessDenied as error:  # a file of `config`: like everything for which it cannot start
+        raise InvalidArgument(str(error)) from error
 
 
 def _config_of(given: argparse.Namespace) -> BridgeConfig:
@@ -68,7 +71,10 @@ def _status(given: argparse.Namespace) -> int:
     if status is None:
         print("there is no bridge in this domain")
         return 1
-    print(json_text(status, indent=2) if given.json else _text_of(status))
+    if given.json:
+        print_record("bridge", known("bridge", status))
+    else:
+        print(_text_of(status))
     return 0
 
 

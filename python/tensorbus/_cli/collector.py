@@ -21,6 +21,7 @@ from tensorbus._inspection.report import (
     QueueReport,
     SubscriberReport,
 )
+from tensorbus._up.running import PipelineReport, running_pipelines
 
 _PREFIX = "tensorbus_"
 _MAX_SERIES = 2000  # sets of labels of one metric; values of further sets are summed under OTHER
@@ -38,6 +39,7 @@ class _Kind(NamedTuple):
 
 _TOPIC = ("topic", "process", "machine")
 _QUEUE = ("queue", "process", "machine")
+_PIPELINE = ("pipeline", "process")
 _PEER = ("topic", "peer", "direction")
 
 METRICS: dict[str, _Kind] = {
@@ -74,6 +76,11 @@ METRICS: dict[str, _Kind] = {
     "oldest_lease_seconds": _Kind("max", ("process", "holder"), "Age of the oldest lease."),
     "processes": _Kind("sum", ("process",), "Processes of the domain that answered."),
     "silent_processes": _Kind("sum", ("process",), "Processes that did not answer."),
+    "pipeline_processes": _Kind(
+        "sum", (*_PIPELINE, "state"), "Processes of `tensorbus up`, by their state."
+    ),
+    "pipeline_restarts": _Kind("counter", _PIPELINE, "Restarts after exits."),
+    "pipeline_unmet_expectations": _Kind("sum", _PIPELINE, "Expectations that are not met."),
     "bridge_up": _Kind("sum", (), "1 if a bridge of this domain is running."),
     "bridge_connected": _Kind("max", ("peer",), "1 if the bridge is connected to the machine."),
     "bridge_clock_offset_seconds": _Kind(
@@ -148,7 +155,7 @@ def _other(labels: Labels) -> Labels:
 
 
 class BusCollector(Collector):
-    """Collects the metrics of the processes of a domain and of the bridge at each scrape.
+    """Collects the metrics of a domain's processes, bridge and pipelines at each scrape.
 
     Args:
         source: inspects the domain.
@@ -179,11 +186,17 @@ class BusCollector(Collector):
             inspection, status = self._source(), self._bridge()
             if status is not None:
                 self._bridge_id = status["bridge"]
+            pipelines = running_pipelines(inspection.domain)
             silent = {each.participant for each in inspection.participants if each.error}
+            silent.update(each.name for each in pipelines if each.error)
             if status is None:
                 silent.add(self._bridge_id)
             found: dict[str, list[Figure]] = {name: [] for name in METRICS}
-            for figure in (*figures_of(inspection), *bridge_figures_of(status)):
+            for figure in (
+                *figures_of(inspection),
+                *bridge_figures_of(status),
+                *pipeline_figures_of(pipelines),
+            ):
                 found[figure.metric].append(figure)
             families = [self._of(name, figures, silent) for name, figures in found.items()]
         yield from families
@@ -298,6 +311,16 @@ def _of_memory(process: ParticipantReport, memory: MemoryReport) -> Iterator[Fig
         yield Figure("memory_lent_bytes", labels, source, lent.bytes)
         yield Figure("memory_leases", labels, source, lent.leases)
         yield Figure("oldest_lease_seconds", labels, source, lent.oldest_ns / 1e9)
+
+
+def pipeline_figures_of(pipelines: Iterable[PipelineReport]) -> Iterator[Figure]:
+    """The figures of the processes of each `tensorbus up`."""
+    for pipeline in pipelines:
+        for process in pipeline.processes:
+            labels = source = (pipeline.name, process.process)
+            yield Figure("pipeline_processes", (*labels, process.state), source, 1)
+            yield Figure("pipeline_restarts", labels, source, process.restarts)
+            yield Figure("pipeline_unmet_expectations", labels, source, len(process.unmet))
 
 
 def bridge_figures_of(status: Status | None) -> Iterator[Figure]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import typer
 
 from tensorbus._cli.options import ASK, Domain, Json, Timeout
-from tensorbus._cli.output import inspected, print_json, print_table, process_of
+from tensorbus._cli.output import inspected, named, print_table, process_of
+from tensorbus._cli.records import print_record
 from tensorbus._inspection.report import Inspection, LentReport, MemoryReport, ParticipantReport
 from tensorbus._inspection.units import bytes_text, time_text
 
@@ -16,7 +15,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _EXAMPLES = """\b
 Examples:
   tensorbus memory
-  tensorbus memory --json | jq '.lent[0]'"""
+  tensorbus memory --json | jq 'select(.kind == "lent")'"""
 
 
 @app.command(epilog=_EXAMPLES)
@@ -30,18 +29,11 @@ def memory(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False)
     inspection = inspected(domain, timeout)
     processes, lent = by_process(inspection), by_peer(inspection)
     if as_json:
-        return print_json(
-            {
-                "processes": [
-                    {"pid": process.pid, "process": process.process, **asdict(held)}
-                    for process, held in processes
-                ],
-                "lent": [
-                    {"pid": process.pid, "process": process.process, **asdict(each)}
-                    for process, each in lent
-                ],
-            }
-        )
+        for process, held in processes:
+            print_record("memory", named(process, held))
+        for process, each in lent:
+            print_record("lent", named(process, each))
+        return
     print_table(
         ("PROCESS", ">USED", ">RESERVED", ">BUDGET", ">LENT", ">PRIVATE", ">FILES", ">OLDEST"),
         (

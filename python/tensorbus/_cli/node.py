@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from tensorbus._cli.options import ASK, Domain, Json, NodeName, Timeout, group
-from tensorbus._cli.output import fail, inspected, print_json, print_pairs, print_table
+from tensorbus._cli.output import fail, inspected, print_pairs, print_table
+from tensorbus._cli.records import print_record
 from tensorbus._inspection.report import Inspection
 from tensorbus._inspection.units import process_name
 from tensorbus._topics.listing import NodeInfo, list_nodes
@@ -32,7 +33,7 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
     """List the nodes of this machine, and nodes of other machines that publish here."""
     rows = _rows(domain, timeout)
     if as_json:
-        return print_json([asdict(row) for row in rows])
+        return _print_records(rows)
     print_table(
         ("NODE", ">PID", "PROCESS", "MACHINE", ">PUBLISHES", ">SUBSCRIBES"),
         (
@@ -58,12 +59,17 @@ def info(
     if not rows:
         fail(f"there is no node {node!r}")
     if as_json:
-        return print_json([asdict(row) for row in rows])
+        return _print_records(rows)
     for row in rows:
         where = f"on {row.machine}" if row.machine else process_name(row.process, row.pid, "?")
         print_pairs([("node", row.node), ("process", where)])
         print_pairs(("publishes", topic) for topic in row.publishes)
         print_pairs(("subscribes", topic) for topic in row.subscribes)
+
+
+def _print_records(rows: list[NodeRow]) -> None:
+    for row in rows:
+        print_record("node", asdict(row))
 
 
 def _rows(domain: str | None, timeout: float) -> list[NodeRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any
@@ -27,6 +28,15 @@ def _completer(names: Callable[[str | None], Iterable[str]]) -> Callable[[Any, s
 
 def _queues(domain: str | None) -> list[str]:
     return [queue.name for queue in _core.list_queues(participant(domain))]
+
+
+def _processes(domain: str | None) -> list[str]:
+    """The processes of the only pipeline on the domain."""
+    from tensorbus._up.client import ask, find
+    from tensorbus._up.control import Request
+
+    reply = ask(find(domain, None), Request("status"), ASK)
+    return [each["process"] for each in reply["processes"]]
 
 
 def services(domain: str | None) -> list[str]:
@@ -55,6 +65,14 @@ _complete_service = _completer(services)
 _complete_queue = _completer(
     lambda domain: (name for name in _queues(domain) if not name.startswith(SERVICE_PREFIX))
 )
+_complete_process = _completer(_processes)
+
+
+def _awaited(domain: str | None) -> list[str]:
+    queues = _queues(domain)
+    named = [name if name.startswith(SERVICE_PREFIX) else f"queue:{name}" for name in queues]
+    return [*(topic.name for topic in list_topics(domain)), *named]
+
 
 Topic = Annotated[str, _named("The topic's name.", _complete_topic)]
 OptionalTopic = Annotated[
@@ -70,11 +88,21 @@ OptionalNode = Annotated[
     str | None,
     _named("The node's name; by default all nodes.", _complete_node),
 ]
+ProcessName = Annotated[str, _named("The name of a process.", _complete_process)]
+OptionalProcessName = Annotated[
+    str,
+    _named("The name of a process; by default all.", _complete_process),
+]
 QueueName = Annotated[str, _named("The queue's name.", _complete_queue)]
+QueueNames = Annotated[list[str], _named("Names of queues.", _complete_queue)]
+AwaitedNames = Annotated[
+    list[str],
+    _named("A topic with a publisher, queue:NAME, or service:NAME.", _completer(_awaited)),
+]
 ServiceName = Annotated[str, _named("The service's name.", _complete_service)]
 Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for answers.", metavar="S")]
-Json = Annotated[bool, typer.Option("--json", help="Print the same as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
 Count = Annotated[
     int | None,
     typer.Option(min=1, help="End after this many; by default after Ctrl-C.", metavar="N"),
@@ -82,6 +110,17 @@ Count = Annotated[
 Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
 
 ASK = 1.0  # seconds
+
+
+def finite(seconds: float | None) -> float | None:
+    """Checks an option in seconds; typer's `min` lets "nan" pass.
+
+    Raises:
+        typer.BadParameter: it is not finite.
+    """
+    if seconds is not None and not math.isfinite(seconds):
+        raise typer.BadParameter(f"{seconds}: expected a number of seconds")
+    return seconds
 
 
 def compressions(given: list[str]) -> str | dict[str, str] | None:
@@ -92,6 +131,9 @@ def compressions(given: list[str]) -> str | dict[str, str] | None:
     """
     if not given:
         return None
+    for method in (text.rpartition("=")[2] for text in given):
+        if method not in ("zstd", "lz4", "none"):
+            raise typer.BadParameter(f"--compress {method!r}: expected zstd, lz4 or none")
     if len(given) == 1 and "=" not in given[0]:
         return given[0]
     pairs = [text.rpartition("=") for text in given]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any, NoReturn
 
 import typer
 
-from tensorbus._base.text import json_text
+from tensorbus._base.errors import InvalidArgument
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
 from tensorbus._inspection.units import process_name, shown
 
@@ -35,6 +37,11 @@ def inspected(domain: str | None, timeout: float, named: set[str] | None = None)
 def process_of(process: ParticipantReport | PeerName) -> str:
     """The process's name and pid, as text."""
     return process_name(process.process, process.pid, process.participant)
+
+
+def named(process: ParticipantReport, report: Any) -> dict[str, Any]:
+    """The fields of a report, and the process that reported it."""
+    return {"process": process.process, "pid": process.pid, **asdict(report)}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -64,9 +71,36 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
         print(f"{name}: {shown(str(value))}")
 
 
-def print_json(value: Any, *, indent: int | None = 2) -> None:
-    """Prints a value as JSON and flushes: the reader may be a program that waits."""
-    print(json_text(value, indent=indent), flush=True)
+# The package to install, or the extra, for a module.
+_PACKAGES = {
+    "PIL": "pillow",
+    "av": "'tensorbus[video]'",
+    "foxglove": "'tensorbus[foxglove]'",
+    "mcap": "'tensorbus[ros]'",
+    "rosbags": "'tensorbus[ros]'",
+    "textual": "'tensorbus[cli]'",
+    "webdataset": "'tensorbus[webdataset]'",
+    "zarr": "'tensorbus[zarr]'",
+}
+
+
+def fail_without(error: ImportError) -> NoReturn:
+    """Ends the command with the name of a package that is not installed."""
+    name = str(error.name).partition(".")[0]
+    fail(f"{name} is not installed: pip install {_PACKAGES.get(name, name)}")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """A context whose `InvalidArgument` is a failure (status 1), not a wrong command line.
+
+    It is for what depends on files or on the bus: a name that is taken, a file that exists, or that
+    is no recording.
+    """
+    try:
+        yield
+    except InvalidArgument as error:
+        fail(shown(str(error)))
 
 
 def fail(why: str) -> NoReturn:

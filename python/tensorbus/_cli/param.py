@@ -13,7 +13,8 @@ from tensorbus._base.errors import Error, ProtocolError
 from tensorbus._base.errors import Timeout as TimedOut
 from tensorbus._base.participant import participant
 from tensorbus._cli.options import Domain, Json, NodeName, OptionalNode, Timeout, group, services
-from tensorbus._cli.output import fail, print_json, print_table
+from tensorbus._cli.output import fail, print_table
+from tensorbus._cli.records import known, print_record
 from tensorbus._inspection.units import shown
 from tensorbus._services.calls import queue_name
 from tensorbus._services.client import Client
@@ -42,7 +43,10 @@ def list_(
     else:
         rows = {node: _request_sync(node, {}, domain, timeout)}
     if as_json:
-        return print_json(rows)
+        for name, found in rows.items():
+            for row in found:
+                _print_record(name, row)
+        return
     print_table(
         ("NODE", "PARAMETER", "VALUE", "DEFAULT", "SOURCE", "SET", "HELP"),
         (
@@ -90,8 +94,12 @@ def set_(
 def _print(node: str, parameter: str, rows: list[Row], as_json: bool) -> None:
     for row in rows:
         if row["name"] == parameter:
-            return print_json(row["value"]) if as_json else print(shown(str(row["value"])))
+            return _print_record(node, row) if as_json else print(shown(str(row["value"])))
     fail(f"node {node!r} has declared no parameter {parameter!r}")
+
+
+def _print_record(node: str, row: Row) -> None:
+    print_record("parameter", known("parameter", {**row, "node": node, "parameter": row["name"]}))
 
 
 def _request_sync(node: str, request: Row, domain: str | None, timeout: float) -> list[Row]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from tensorbus._base.text import json_text
 from tensorbus._core import version
 
 # The help of each command.
@@ -49,7 +48,7 @@ def _add_doctor(commands: Any) -> None:
         "Tries out what this machine can do for Tensorbus. The exit status is 0 if tensors in "
         "main memory are sent by reference.",
     )
-    parser.add_argument("--json", action="store_true", help="print the same as JSON")
+    parser.add_argument("--json", action="store_true", help="print the same as a line of JSON")
     parser.add_argument(
         "--cuda", action="store_true", help="exit with 1, too, if no GPU can share its memory"
     )
@@ -57,10 +56,14 @@ def _add_doctor(commands: Any) -> None:
 
 
 def _doctor(given: argparse.Namespace) -> int:
+    from tensorbus._cli.records import print_record
     from tensorbus.doctor import examine, text_of
 
     report = examine(given.domain)
-    print(json_text(asdict(report), indent=2) if given.json else text_of(report))
+    if given.json:
+        print_record("doctor", asdict(report))
+    else:
+        print(text_of(report))
     works = report.host.can_share and (report.cuda.can_share or not given.cuda)
     return 0 if works else 1
 
@@ -107,7 +110,7 @@ def _add_bridge(commands: Any) -> None:
         help="connect without certificates: any program that reaches the port can read and publish",
     )
     parser.add_argument("--timeout", type=float, help="seconds that a connection may be cut")
-    parser.add_argument("--json", action="store_true", help="print the status as JSON")
+    parser.add_argument("--json", action="store_true", help="print the status as a line of JSON")
     parser.set_defaults(run=_bridge)
 
 

@@ -12,13 +12,15 @@ import typer
 
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._base.signals import stop_signals
-from tensorbus._cli.options import Domain
-from tensorbus._cli.output import fail
+from tensorbus._cli.options import Domain, Json
+from tensorbus._cli.output import fail, refusals
 from tensorbus._cli.play_keys import KEYS, Keys
 from tensorbus._cli.player import NAME, REQUESTS
 from tensorbus._cli.process import leave_gpus
+from tensorbus._cli.records import print_record
 from tensorbus._inspection.units import shown
 from tensorbus._recording.player import Player
+from tensorbus._recording.recording import Recording
 from tensorbus.nodes._node import Node
 
 _POLL = 0.1  # seconds between two checks of the keys and the stop event
@@ -96,6 +98,7 @@ def play(
         str, typer.Option(help="The name for `tensorbus player`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
+    as_json: Json = False,
 ) -> None:
     """Publish recorded messages with their types, histories and intervals. Nothing is copied.
 
@@ -104,9 +107,14 @@ def play(
     """
     if device is None:
         leave_gpus()
+    names = [*(topics or ()), *(more or ())]
+    with refusals():
+        recorded = Recording(file)
+        for topic in names:
+            recorded.select(topic)
     player = Player(
         file,
-        [*(topics or ()), *(more or ())],
+        names,
         rate=rate,
         loop=loop,
         start=start,
@@ -123,7 +131,11 @@ def play(
         print(f"playing {shown(file)}; {KEYS}", file=sys.stderr, flush=True)
         node.spin()
     stats = player.stats
-    print(f"{stats.messages} messages, at most {stats.latest_ns / 1e6:.3f} ms late: {shown(file)}")
+    if as_json:
+        print_record("player", {"file": file, **stats})
+    else:
+        latest = f"at most {stats.latest_ns / 1e6:.3f} ms late"
+        print(f"{stats.messages} messages, {latest}: {shown(file)}")
     player.close()
     if stats.unreadable:
         fail(f"{stats.unreadable} messages were left out: {shown(stats.error)}")

@@ -10,7 +10,8 @@ import typer
 
 from tensorbus._cli.asking import ask
 from tensorbus._cli.options import Domain, Json, Timeout, group
-from tensorbus._cli.output import print_json, print_pairs
+from tensorbus._cli.output import print_pairs
+from tensorbus._cli.records import known, print_record
 
 NAME = "player"  # of the service, by default
 REQUESTS = ("status", "pause", "resume", "step", "rate")
@@ -70,7 +71,7 @@ _ask = partial(ask, "tensorbus play", "position_ns")
 
 def _print(reply: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        return print_json(reply)
+        return print_record("player", known("player", reply))
     at = reply["position_ns"] / 1e9
     state = "ended" if reply["ended"] else "paused" if reply["paused"] else "playing"
     print_pairs(

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
-from tensorbus._base.errors import AccessDenied, Error, InvalidArgument
+from tensorbus._base.errors import Error, InvalidArgument
 from tensorbus._inspection.units import shown
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _status_of(command: Callable[[], int | None]) -> int:
         return _FAILED
     except (Error, OSError, MemoryError, UnicodeError) as error:
         print("\n".join(map(shown, f"tensorbus: {error}".split("\n"))), file=sys.stderr)
-        return _USAGE if isinstance(error, (InvalidArgument, AccessDenied)) else _FAILED
+        return _USAGE if isinstance(error, InvalidArgument) else _FAILED
 
 
 def leave_gpus() -> None:

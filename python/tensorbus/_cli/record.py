@@ -7,17 +7,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tensorbus._base.errors import Error, InvalidArgument
 from tensorbus._base.signals import stop_signals
-from tensorbus._cli.options import Domain, Topics, compressions
+from tensorbus._cli.options import Domain, Json, Topics, compressions
 from tensorbus._cli.output import fail
 from tensorbus._cli.process import leave_gpus
 from tensorbus._cli.recorder import NAME, REQUESTS
+from tensorbus._cli.records import print_record
 from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.recorder import Recorder
 from tensorbus.nodes._node import Node
@@ -32,6 +35,7 @@ Examples:
   tensorbus record --regex 'camera/.*' --reliable -o run.mcap
   tensorbus record --all --compress zstd -o run.mcap
   tensorbus record camera/image pose --compress pose=lz4 -o run.mcap
+  tensorbus record --all -o 'runs/{time}.mcap'
   tensorbus record --all --split-size 4G --split-duration 600 -o run.mcap
   tensorbus record --all --snapshot 30    and, elsewhere: tensorbus recorder snapshot"""
 
@@ -72,11 +76,33 @@ def seconds_in(text: str) -> float:
     return found
 
 
+def with_time(name: str) -> str:
+    """The name of a file with the local time in place of "{time}", in an existing folder."""
+    if "{time}" not in name:
+        return name
+    now = datetime.now()
+    path = Path(name.replace("{time}", f"{now:%Y%m%d-%H%M%S}-{now.microsecond // 1000:03}"))
+    path = path.expanduser()  # the quotes around {time} keep the shell from doing it
+    if name.endswith("/"):
+        raise typer.BadParameter(f"--output {name}: expected a file")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(f"--output: {shown(str(path.parent))}: {error.strerror}")
+    return str(path)
+
+
 @app.command("record", epilog=_EXAMPLES)
 def record(
     topics: Topics = None,
     output: Annotated[
-        str, typer.Option("--output", "-o", help="The MCAP file.", metavar="FILE")
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The MCAP file. {time} becomes the local time; missing folders are made then.",
+            metavar="FILE",
+        ),
     ] = "run.mcap",
     every: Annotated[bool, typer.Option("--all", help="Every topic, now or later.")] = False,
     regex: Annotated[
@@ -135,6 +161,7 @@ def record(
         str, typer.Option(help="The name for `tensorbus recorder`.", metavar="NAME")
     ] = NAME,
     domain: Domain = None,
+    as_json: Json = False,
 ) -> None:
     """Record topics to a file, from the memory in which they were published.
 
@@ -146,28 +173,34 @@ def record(
     if not (topics or every or regex):
         raise typer.BadParameter("name topics, or give --all or --regex")
     compressed = compressions(compress or [])
+    output = with_time(output)
     leave_gpus()
-    with Node(name, domain=domain) as node, stop_signals(node.stop), _usr1() as recorders:
-        recorder = Recorder(
-            output,
-            topics or (),
-            all=every,
-            regex=regex,
-            reliable=reliable,
-            buffer=buffer,
-            overwrite=overwrite,
-            split_size=split_size,
-            split_duration=split_duration,
-            snapshot=snapshot,
-            compress=compressed,
-            domain=domain,
-        )
+    with Node(name, domain=domain) as node, stop_signals(node.stop), _usr1(as_json) as recorders:
+        try:
+            recorder = Recorder(
+                output,
+                topics or (),
+                all=every,
+                regex=regex,
+                reliable=reliable,
+                buffer=buffer,
+                overwrite=overwrite,
+                split_size=split_size,
+                split_duration=split_duration,
+                snapshot=snapshot,
+                compress=compressed,
+                domain=domain,
+            )
+        except InvalidArgument as error:
+            if "it exists" in str(error):
+                fail(shown(str(error)))
+            raise
         node.create_service(name, callback=partial(_answer, recorder), mode="sync")
         node.spawn_thread(_follow, recorder, node)
         recorders.append(recorder)
         print(f"recording to {shown(output)}; Ctrl-C ends it", file=sys.stderr, flush=True)
         node.spin(seconds)
-        _end(recorder)  # in this context, further signals do not interrupt it
+        _end(recorder, as_json)  # in this context, further signals do not interrupt it
 
 
 def _follow(stop: threading.Event, recorder: Recorder, node: Node) -> None:
@@ -187,7 +220,7 @@ def _answer(recorder: Recorder, request: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def _usr1() -> Iterator[list[Recorder]]:
+def _usr1(as_json: bool) -> Iterator[list[Recorder]]:
     """A context in which SIGUSR1 makes the recorders in the list write and print a snapshot.
 
     At its end the previous handler is restored. If that is the default action, which would end the
@@ -198,7 +231,11 @@ def _usr1() -> Iterator[list[Recorder]]:
     def write() -> None:
         for recorder in recorders:
             try:
-                print(shown(recorder.snapshot()), flush=True)
+                file = recorder.snapshot()
+                if as_json:
+                    _print_record(recorder, file)
+                else:
+                    print(shown(file), flush=True)
             except Error as error:
                 print(f"tensorbus: {shown(str(error))}", file=sys.stderr)
 
@@ -212,17 +249,24 @@ def _usr1() -> Iterator[list[Recorder]]:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN if before is signal.SIG_DFL else before)
 
 
-def _end(recorder: Recorder) -> None:
+def _print_record(recorder: Recorder, file: str) -> None:
+    print_record("recorder", {"file": file, **recorder.stats})
+
+
+def _end(recorder: Recorder, as_json: bool) -> None:
     failure = None
     try:
         recorder.close()
     except Error as error:
         failure = error
     stats = recorder.stats
-    print(
-        f"{stats.messages} messages of {stats.topics} topics, {bytes_text(stats.bytes)}, "
-        f"{stats.lost} lost: {shown(recorder.path)}"
-    )
+    if as_json:
+        _print_record(recorder, recorder.path)
+    else:
+        print(
+            f"{stats.messages} messages of {stats.topics} topics, {bytes_text(stats.bytes)}, "
+            f"{stats.lost} lost: {shown(recorder.path)}"
+        )
     if stats.unwritable:
         print(f"tensorbus: {stats.unwritable} lost messages have tensors on a GPU", file=sys.stderr)
     if failure is not None:

@@ -9,7 +9,8 @@ import typer
 
 from tensorbus._cli.asking import ask
 from tensorbus._cli.options import Domain, Json, Timeout, group
-from tensorbus._cli.output import print_json, print_pairs
+from tensorbus._cli.output import print_pairs
+from tensorbus._cli.records import known, print_record
 from tensorbus._inspection.units import bytes_text
 
 NAME = "recorder"  # of the service, by default
@@ -31,7 +32,7 @@ def snapshot(
     """Write the messages that `tensorbus record --snapshot` keeps in memory to a new file."""
     reply = _ask({"do": "snapshot"}, name, domain, timeout)
     if as_json:
-        return print_json(reply)
+        return print_record("recorder", known("recorder", reply))
     print(reply.get("file"))
 
 
@@ -42,7 +43,7 @@ def status(
     """Show how many messages and bytes were written, and how many messages were lost."""
     reply = _ask({"do": "status"}, name, domain, timeout)
     if as_json:
-        return print_json(reply)
+        return print_record("recorder", known("recorder", reply))
     print_pairs(
         [
             ("messages", f"{reply['messages']} in {reply['files']} files, {reply['lost']} lost"),

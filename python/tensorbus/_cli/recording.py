@@ -8,19 +8,20 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._cli.options import Json, compressions, group
-from tensorbus._cli.output import fail, print_json, print_pairs, print_table
-from tensorbus._inspection.units import bytes_text, rate_text, shown
+from tensorbus._cli.options import Json, compressions, finite, group
+from tensorbus._cli.output import fail, fail_without, print_pairs, print_table, refusals
+from tensorbus._cli.records import print_record
+from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
 from tensorbus._recording.exporting import FORMATS, export
 from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.recorded_samples import RecordedSamples
-from tensorbus._recording.recording import RecordedTopic, Recording
+from tensorbus._recording.recording import TOPIC_COLUMNS, Recording, topic_row
 
 app = group("Show recordings, and make other files of them.")
 
@@ -28,12 +29,15 @@ File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has wr
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
 Some = Annotated[list[str] | None, typer.Argument(help="Names of recorded topics; by default all.")]
 Start = Annotated[
-    float, typer.Option(min=0, help="Start this many seconds after the first message.")
+    float,
+    typer.Option(min=0, callback=finite, help="Start this many seconds after the first message."),
 ]
 End = Annotated[
     float | None,
     typer.Option(
-        min=0, help="End this many seconds after the first message; by default at the last."
+        min=0,
+        callback=finite,
+        help="End this many seconds after the first message; by default at the last.",
     ),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the new file.")]
@@ -52,16 +56,15 @@ def recording() -> None:
 
 
 @app.command("info", epilog="Example: tensorbus recording info run.mcap")
-def info(file: File, json: Json = False) -> None:
+def info(file: File, as_json: Json = False) -> None:
     """Show the topics of a recording, their types, rates and lost messages."""
-    found = Recording(file)
-    if json:
-        print_json(_as_json(found))
-        return
+    found = _opened(file)
+    if as_json:
+        return _print_records(found)
     print_pairs(_pairs(found))
     print_table(
-        ("topic", "type", ">messages", ">rate Hz", ">lost", ">publishers"),
-        (_row(topic) for topic in found.topics.values()),
+        TOPIC_COLUMNS,
+        map(topic_row, found.topics.values()),
     )
     for trouble in (found.recovered, found.damage):
         if trouble:
@@ -77,18 +80,20 @@ def cut(
     end: End = None,
     overwrite: Overwrite = False,
     compress: Compress = None,
+    as_json: Json = False,
 ) -> None:
     """Write the messages of some topics, or of a time span, to a new recording."""
-    found = Recording(file)
-    copied = copy_recordings(
-        [found],
-        output,
-        topics=topics or (),
-        overwrite=overwrite,
-        compress=compressions(compress or []),
-        **_bounds(found, start, end),
-    )
-    _report_copied(copied, output)
+    found, methods = _opened(file), compressions(compress or [])
+    with refusals():
+        copied = copy_recordings(
+            [found],
+            output,
+            topics=topics or (),
+            overwrite=overwrite,
+            compress=methods,
+            **_bounds(found, start, end),
+        )
+    _report_copied(copied, output, as_json)
 
 
 @app.command("merge", epilog="Example: tensorbus recording merge run-*.mcap -o run.mcap")
@@ -97,15 +102,13 @@ def merge(
     output: Output = "merged.mcap",
     overwrite: Overwrite = False,
     compress: Compress = None,
+    as_json: Json = False,
 ) -> None:
     """Write the messages of several recordings to a new one, in the order of their times."""
-    copied = copy_recordings(
-        [Recording(file) for file in files],
-        output,
-        overwrite=overwrite,
-        compress=compressions(compress or []),
-    )
-    _report_copied(copied, output)
+    sources, methods = [*map(_opened, files)], compressions(compress or [])
+    with refusals():
+        copied = copy_recordings(sources, output, overwrite=overwrite, compress=methods)
+    _report_copied(copied, output, as_json)
 
 
 @app.command("convert", epilog="Example: tensorbus recording convert run.mcap -o foxglove.mcap")
@@ -114,20 +117,22 @@ def convert(
     topics: Some = None,
     output: Output = "foxglove.mcap",
     overwrite: Overwrite = False,
+    as_json: Json = False,
 ) -> None:
     """Write a file for Foxglove: images, point clouds and poses as its types, the rest as JSON."""
     try:
         from tensorbus._view.sinks.to_foxglove import FoxgloveSink
     except ImportError as error:
-        fail(f"{error.name} is not installed: pip install 'tensorbus[foxglove]'")
+        fail_without(error)
     from tensorbus._view.sinks.parts import parts_of
 
-    recording = Recording(file, library="numpy")
+    recording = _opened(file)
     names = topics or recording.topics
-    selected = {topic: recording.select(topic) for topic in names}
-    if os.path.exists(output) and not overwrite:
-        raise InvalidArgument(f"file {output!r} exists: choose another name, or --overwrite")
-    require_another_file(output, [recording])
+    with refusals():
+        selected = {topic: recording.select(topic) for topic in names}
+        if os.path.exists(output) and not overwrite:
+            raise InvalidArgument(f"file {output!r} exists: choose another name, or --overwrite")
+        require_another_file(output, [recording])
     sink, left_out, written = FoxgloveSink(output), LeftOut(), 0
     try:
         for _, topic, number in heapq.merge(*(_times(*each) for each in selected.items())):
@@ -137,7 +142,7 @@ def convert(
                 written += 1
     finally:
         sink.close()
-    print(f"{written} messages: {shown(output)}")
+    _print_written(output, written, "", as_json)
     _report_left_out(left_out, recording.damage)
 
 
@@ -153,14 +158,19 @@ def export_(
     ] = "npz",
     start: Start = 0.0,
     end: End = None,
+    as_json: Json = False,
 ) -> None:
     """Write tensors to files of arrays, images or videos, and other values to lines of JSON."""
-    found = Recording(file, library="numpy")
+    if format not in FORMATS:
+        raise typer.BadParameter(f"--format {format}: expected one of {', '.join(FORMATS)}")
+    found = _opened(file)
     try:
-        done = export(found, output, topics or [], format, **_bounds(found, start, end))
+        with refusals():
+            done = export(found, output, topics or [], format, **_bounds(found, start, end))
     except ImportError as error:
-        _fail_without(error)
-    print(f"{done.messages} messages, {done.files} files: {shown(output)}")
+        fail_without(error)
+    text = f", {done.files} files"
+    _print_written(output, done.messages, text, as_json, files=done.files)
     _report_left_out(done.left_out, found.damage)
 
 
@@ -173,30 +183,23 @@ def import_(
     plain: Annotated[
         bool, typer.Option("--plain", help="Write each message as a dict of all its fields.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write a recording of a ROS 2 bag: images, point clouds, poses as types, the rest as dicts."""
     try:
         from tensorbus._recording.ros.bags import import_bag
 
-        done = import_bag(bag, output, topics=topics or (), overwrite=overwrite, plain=plain)
+        with refusals():
+            done = import_bag(bag, output, topics=topics or (), overwrite=overwrite, plain=plain)
     except ImportError as error:
-        _fail_without(error)
-    print(f"{done.messages} messages: {shown(output)}")
+        fail_without(error)
+    _print_written(output, done.messages, "", as_json)
     _report_left_out(done.left_out)
 
 
-_PACKAGES = {
-    "PIL": "pillow",
-    "av": "'tensorbus[video]'",
-    "mcap": "'tensorbus[ros]'",
-    "rosbags": "'tensorbus[ros]'",
-    "webdataset": "'tensorbus[webdataset]'",
-}
-
-
-def _fail_without(error: ImportError) -> NoReturn:
-    name = str(error.name).partition(".")[0]
-    fail(f"{name} is not installed: pip install {_PACKAGES.get(name, name)}")
+def _opened(file: str) -> Recording:
+    with refusals():
+        return Recording(file, library="numpy")
 
 
 def _bounds(found: Recording, start: float, end: float | None) -> dict[str, int]:
@@ -220,8 +223,9 @@ def _report_left_out(left_out: LeftOut, damage: str = "") -> None:
         raise typer.Exit(1)
 
 
-def _report_copied(copied: Copied, output: str) -> None:
-    print(f"{copied.messages} messages, {bytes_text(copied.bytes)}: {shown(output)}")
+def _report_copied(copied: Copied, output: str, as_json: bool) -> None:
+    text = f", {bytes_text(copied.bytes)}"
+    _print_written(output, copied.messages, text, as_json, bytes=copied.bytes)
     if copied.unreadable:
         fail(f"{copied.unreadable} messages were left out: {shown(copied.error)}")
 
@@ -240,14 +244,8 @@ def _host(found: Recording) -> str:
     return found.about.get("host") or "?"
 
 
-def _row(topic: RecordedTopic) -> tuple[object, ...]:
-    types = ", ".join(definition.partition("\n")[0] for definition in topic.types)
-    rate = rate_text(topic.rate if topic.messages > 1 else None)
-    return topic.name, types or "-", topic.messages, rate, topic.lost, topic.publishers
-
-
-def _as_json(found: Recording) -> dict[str, Any]:
-    return {
+def _print_records(found: Recording) -> None:
+    about = {
         "file": found.path,
         "bytes": found.file_bytes,
         "start_ns": found.start_ns,
@@ -257,5 +255,15 @@ def _as_json(found: Recording) -> dict[str, Any]:
         "recovered": found.recovered,
         "damage": found.damage,
         "about": found.about,
-        "topics": [asdict(topic) for topic in found.topics.values()],
     }
+    print_record("recording", about)
+    for topic in found.topics.values():
+        print_record("recorded_topic", {**asdict(topic), "file": found.path, "topic": topic.name})
+
+
+def _print_written(file: str, messages: int, text: str, as_json: bool, **more: int) -> None:
+    """Prints what was written: `text`, or the messages, files and bytes as JSON."""
+    if as_json:
+        written = {"file": file, "messages": messages, "files": 1, "bytes": None, **more}
+        return print_record("written", written)
+    print(f"{messages} messages{text}: {shown(file)}")

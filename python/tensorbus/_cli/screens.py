@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from tensorbus._cli.options import Domain, Topics
-from tensorbus._cli.output import fail
+from tensorbus._cli.options import Domain, Json, Topics
+from tensorbus._cli.output import fail_without
+from tensorbus._cli.records import print_record
 
 _TRACE_EXAMPLES = """\b
 Examples:
@@ -25,7 +26,7 @@ def top(domain: Domain = None) -> None:
     try:
         status = run(domain)
     except ImportError as error:
-        fail(f"{error.name} is not installed: pip install 'tensorbus[cli]'")
+        fail_without(error)
     raise typer.Exit(status)
 
 
@@ -73,6 +74,7 @@ def trace(
         typer.Option(min=0, help="Seconds to record; by default until Ctrl-C.", metavar="S"),
     ] = None,
     domain: Domain = None,
+    as_json: Json = False,
 ) -> None:
     """Record where samples spend their time, in which process and thread.
 
@@ -80,4 +82,4 @@ def trace(
     """
     from tensorbus._trace import run
 
-    raise typer.Exit(run(topics or (), output, seconds, domain))
+    raise typer.Exit(run(topics or (), output, seconds, domain, print_record if as_json else None))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from tensorbus._cli.options import ASK, Domain, Json, ServiceName, Timeout, group
-from tensorbus._cli.output import inspected, print_json, print_table, process_of
-from tensorbus._cli.pub import Value, value_of
-from tensorbus._cli.queue import json_of as json_of_queue
-from tensorbus._cli.queue import queues_of
+from tensorbus._cli.output import inspected, print_table, process_of
+from tensorbus._cli.queue import print_records, queues_of
+from tensorbus._cli.records import print_record
+from tensorbus._cli.topics.sources import value_of
 from tensorbus._cli.values import LIBRARY, json_of, lines_of
 from tensorbus._services.client import Client
 
@@ -25,7 +27,7 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
     """List the services, once for each process that offers them."""
     found = [each for each in queues_of(inspected(domain, timeout)) if each[1].service]
     if as_json:
-        return print_json([json_of_queue(*each) for each in found])
+        return print_records("service", found)
     print_table(
         ("SERVICE", ">WAITING", ">CLIENTS", "PROCESS", "MACHINE"),
         (
@@ -44,7 +46,7 @@ def list_(domain: Domain = None, timeout: Timeout = ASK, as_json: Json = False) 
 @app.command("call", epilog=CALL_EXAMPLES)
 def call(
     service: ServiceName,
-    value: Value,
+    value: Annotated[str, typer.Argument(help="The value, as JSON or a Python literal.")],
     timeout: Timeout = 5.0,
     as_json: Json = False,
     domain: Domain = None,
@@ -54,6 +56,6 @@ def call(
     with Client[Any, Any](service, timeout=timeout, library=LIBRARY, domain=domain) as client:
         reply = client.call_sync(request)
         if as_json:
-            return print_json(json_of(reply))
+            return print_record("reply", {"service": service, "data": json_of(reply)})
         for line in lines_of(reply):
             print(line)

@@ -11,10 +11,12 @@ from reprlib import Repr
 from typing import Any
 
 from tensorbus._base.errors import Unsupported
+from tensorbus._base.html import ROWS
+from tensorbus._codec.handle import Handle
 from tensorbus._inspection.units import shown
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import Library
-from tensorbus._topics.preview import ROWS, fields_of, is_tensor
+from tensorbus._topics.preview import fields_of, is_tensor
 from tensorbus._topics.sample import Sample, sample_of
 
 _MAX_FIRST = 8  # elements that are shown of a large tensor
@@ -169,7 +171,7 @@ def value_text(value: Any) -> str:
 
 
 def json_of(data: Any) -> Any:
-    """A message for `print_json`. Tensors become their figures."""
+    """A message for `print_record`. Tensors become their figures."""
     found = fields_of(data)
     if found is not None:
         return {str(name): json_of(value) for name, value in found.items()}
@@ -187,6 +189,8 @@ def json_of(data: Any) -> Any:
         }
     if isinstance(data, list | tuple | set | frozenset):
         return [json_of(value) for value in data]
+    if isinstance(data, Handle):
+        return str(data)
     return data if isinstance(data, str | int | float | None) else _short.repr(data)
 
 

@@ -17,16 +17,18 @@ No value is ever pickled, and no value is silently converted to another type.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import DecodeError, Raw, msgpack
 
 from tensorbus import _core
 from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._codec import records, torch_records
+from tensorbus._codec.received import SampleInside
 from tensorbus._codec.torch_indices import OwnIndices, own_indices
 from tensorbus._codec.typed import LoweredMessage
+from tensorbus._codec.unwrapping import without_samples
 from tensorbus._core import Memory, Outgoing
 from tensorbus._core import Sample as CoreSample
 from tensorbus._tensors import torch_tensors
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 
 _RECORD = 3
 
+Tensors = TypeVar("Tensors")
+
 # The name of the record that only `tensorbus._pickling.pickler` makes and reads.
 PICKLED = "pickle"
 
@@ -45,13 +49,25 @@ PICKLED = "pickle"
 def flatten(data: object) -> tuple[Outgoing, bytes]:
     """Splits a message into its tensors and its fields (MessagePack).
 
-    The fields are empty if the message is a single tensor.
+    The fields are empty if the message is a single tensor. A received sample stands for its data.
 
     Raises:
         Unsupported: the message contains a value that cannot be sent; the text gives its place.
     """
-    outgoing = Outgoing()
-    return outgoing, _core.pack_message(outgoing, data)
+    return packed_into(Outgoing, data)
+
+
+def packed_into(kind: Callable[[], Tensors], data: object) -> tuple[Tensors, bytes]:
+    """`flatten` with the tensors in another class that has the methods of `Outgoing`."""
+    tensors = kind()
+    try:
+        return tensors, _core.pack_message(tensors, data)
+    except SampleInside:
+        tensors = kind()
+    try:
+        return tensors, _core.pack_message(tensors, without_samples(data))
+    except SampleInside as refusal:  # in an attribute of a container
+        raise Unsupported(f"data: {refusal.why}") from None
 
 
 def list_of(packed: list[bytes]) -> bytes:
@@ -67,7 +83,7 @@ def fields_of_pickle(pickle: bytes, packed: list[bytes]) -> bytes:
 
 def _refused(error: BaseException, message: object) -> None:
     """Raises an `Unsupported` that gives the place of the refused value in the message."""
-    if isinstance(error, CannotTravel):
+    if isinstance(error, CannotTravel) and not isinstance(error, SampleInside):
         path = _path_to(error.value, message)
         raise Unsupported(f"{path}: {error.why}") from error.__cause__
     if isinstance(error, UnicodeEncodeError):

@@ -16,6 +16,7 @@ from tensorbus._base.errors import CannotTravel, Error, InvalidArgument, Protoco
 # finish that import.
 from tensorbus._codec import cuda_array, numpy_records, torch_records
 from tensorbus._codec.handle import Handle
+from tensorbus._codec.received import Received, SampleInside
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus._core import Memory
 from tensorbus._tensors.conversion import tensor_from
@@ -60,6 +61,8 @@ def lower(outgoing: Outgoing, value: Any) -> Lowered:
         return "message", *value
     if type(value) is Handle:
         return "handle", str(value)
+    if isinstance(value, Received):
+        return _lower_data(outgoing, value)
     parts_of = _BUILT_IN.get(type(value))
     if parts_of is not None:
         if attributes := getattr(value, "__dict__", None):  # for example, of a state_dict()
@@ -87,10 +90,32 @@ _BUILT_IN: dict[type, Callable[[Any], Any]] = {
 }
 
 
+def _lower_data(outgoing: Outgoing, sample: Received) -> Lowered:
+    """The record of a sample's data, or the index of its tensor.
+
+    Raises:
+        SampleInside: the data have no record, because MessagePack has a type for them.
+    """
+    data = sample.data
+    if type(data) in _OF_MESSAGE_PACK:
+        raise SampleInside(sample)
+    index = outgoing.add(data)
+    return index if index >= 0 else lower(outgoing, data)
+
+
+_OF_MESSAGE_PACK = (dict, list, tuple, str, bytes, bool, int, float, complex, type(None))
+
+
 def _lower_registered(outgoing: Outgoing, value: Any) -> Lowered | None:
+    message = encoded(value)
+    return None if message is None else lower(outgoing, message)
+
+
+def encoded(value: Any) -> Any:
+    """What the function of a registered class makes of a value; None for any other value."""
     for kind, encode, _ in list(_registered.values()):
         if isinstance(value, kind):
-            return lower(outgoing, encode(value))
+            return encode(value)
     return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tensorbus._base.public import public
 from tensorbus._base.stats import PublisherStats, QueueStats, SubscriberStats
+from tensorbus._inspection.units import bytes_text, process_name, time_text
 
 
 @public
@@ -27,9 +28,13 @@ class LinkReport:
     """One subscriber of a publisher, reported by the publisher."""
 
     subscriber: PeerName
+    """The subscriber's process."""
     node: str
+    """The name of the subscriber's node; "": none."""
     depth: int
+    """The maximum of samples in its queue."""
     max_held: int
+    """How many samples of this publisher it may hold."""
     reliable: bool
     """A reliable publisher waits for it."""
     delivered: int
@@ -65,9 +70,11 @@ class PublisherReport:
     """A publisher, its counters and its subscribers."""
 
     topic: str
+    """The name of its topic."""
     number: int
     """Identifies the publisher in its participant."""
     node: str
+    """The name of its node; "": none."""
     type: str
     """The definition of its message type; "": any data."""
     machine: str
@@ -75,14 +82,21 @@ class PublisherReport:
     origin: str
     """For a mirror of a bridge, the original publisher, `<id>.<n>`; "": it is no mirror."""
     depth: int
+    """The maximum of samples in a subscriber's queue."""
     history: int
+    """The maximum of samples that it keeps for later subscribers."""
     reliable: bool
+    """It waits for subscribers that have no room."""
     shared: bool
+    """Others may write to its samples."""
     isolated: bool
+    """Its samples lie in segments of their own."""
     bytes_sent: int
     """Bytes of the tensors and fields of all published samples."""
     stats: PublisherStats
+    """Its counters."""
     links: tuple[LinkReport, ...]
+    """Its subscribers."""
 
 
 @public
@@ -91,14 +105,21 @@ class SubscriberReport:
     """A subscriber and its counters."""
 
     topic: str
+    """The name of its topic."""
     node: str
+    """The name of its node; "": none."""
     type: str
+    """The definition of its message type; "": any data."""
     depth: int
+    """The maximum of samples in its queue; 0: the publisher's."""
     max_held: int
+    """How many samples of one publisher it may hold."""
     reliable: bool
+    """A reliable publisher waits for it."""
     access: str
     """"read" (also for a subscriber with "copy-on-write"), "private" or "shared"."""
     stats: SubscriberStats
+    """Its counters."""
     publishers: tuple[str, ...]
     """The publishers to which it is connected, as `<id>.<n>`."""
 
@@ -109,10 +130,13 @@ class QueueClientReport:
     """A process that uses a queue."""
 
     client: PeerName
+    """The process."""
     in_hand: int
     """Items that it has got and not finished; without `redeliver`, its next `get` finishes them."""
     waiting_puts: int
+    """Calls of `put` that wait for room."""
     waiting_gets: int
+    """Calls of `get` that wait for an item."""
 
 
 @public
@@ -129,15 +153,21 @@ class QueueReport:
     machine: str
     """For a mirror of a bridge, the machine of the original queue; "": it is no mirror."""
     maxsize: int
+    """How many items may wait; 0: no limit."""
     max_bytes: int
+    """How many bytes of tensors and pickles may wait; 0: no limit."""
     redeliver: bool
+    """Items of a process that dies return to the queue."""
     shut_down: bool
+    """It was shut down: nothing more can be put."""
     in_hand: int
     """Items that clients have got and not finished, summed over all clients."""
     redelivered: int
     """Items that returned to the queue after the processes that had got them died."""
     stats: QueueStats
+    """Its counters."""
     clients: tuple[QueueClientReport, ...]
+    """The processes that use it."""
 
 
 @public
@@ -148,6 +178,7 @@ class ShareReport:
     number: int
     """Identifies the share in its participant."""
     bytes: int
+    """Bytes of its tensors."""
     uses_left: int
     """How often it may still be attached; 0: no limit."""
     age_ns: int
@@ -160,8 +191,11 @@ class LentReport:
     """Memory of this process that one peer holds, summed over topics, queues and shares."""
 
     peer: PeerName
+    """The process that holds it."""
     leases: int
+    """How many samples and items it holds."""
     bytes: int
+    """Bytes of these."""
     oldest_ns: int
     """Nanoseconds since the oldest of these leases began; 0: unknown."""
 
@@ -172,9 +206,13 @@ class BorrowedReport:
     """Memory of one peer that is mapped in this process."""
 
     peer: PeerName
+    """The process that owns it."""
     segments: int
+    """Mapped segments."""
     bytes: int
+    """Bytes of these."""
     leases: int
+    """How many samples and items of it this process holds."""
 
 
 @public
@@ -183,9 +221,13 @@ class DeviceReport:
     """Memory of this process on one GPU."""
 
     device: str
+    """The name of the GPU, as in "cuda:0"."""
     used_bytes: int
+    """Bytes in loans and in held samples."""
     reserved_bytes: int
+    """Bytes allocated on the GPU: used, or kept for reuse."""
     budget_bytes: int
+    """The limit of `reserved_bytes`."""
 
 
 @public
@@ -194,12 +236,15 @@ class MemoryReport:
     """The memory of a participant."""
 
     segments: int
+    """Segments of its arena."""
     blocks: int
+    """Blocks in use in these."""
     used_bytes: int
     """Bytes in loans and in held samples."""
     reserved_bytes: int
     """Bytes allocated from the system: used, or kept for reuse."""
     budget_bytes: int
+    """The limit of `reserved_bytes`."""
     inherited_bytes: int
     """Used bytes that are kept only for forked children."""
     private_bytes: int
@@ -207,8 +252,11 @@ class MemoryReport:
     file_bytes: int
     """Bytes of mapped files."""
     lent: tuple[LentReport, ...]
+    """Memory that others hold, for each of them."""
     borrowed: tuple[BorrowedReport, ...]
+    """Memory of others that is mapped here, for each of them."""
     devices: tuple[DeviceReport, ...]
+    """Memory on GPUs, for each of them."""
 
 
 @public
@@ -234,9 +282,13 @@ class ParticipantReport:
     topics: tuple[str, ...]
     """The topics that it publishes; also set if it did not reply."""
     publishers: tuple[PublisherReport, ...]
+    """Its publishers."""
     subscribers: tuple[SubscriberReport, ...]
+    """Its subscribers."""
     queues: tuple[QueueReport, ...]
+    """The queues that it has made."""
     shares: tuple[ShareReport, ...]
+    """What it shares by handles."""
     memory: MemoryReport | None
     """None: it did not reply."""
 
@@ -247,7 +299,45 @@ class Inspection:
     """The reports of the participants of a domain."""
 
     domain: str
+    """The path of the domain."""
     time_ns: int
     """When all replies had arrived, in nanoseconds since 1970."""
     participants: tuple[ParticipantReport, ...]
     """Sorted by pid."""
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the processes."""
+        from tensorbus._base.html import grid
+
+        count = len(self.participants)
+        rows = map(process_row, self.participants)
+        return grid(f"processes of {self.domain}: {count}", PROCESS_COLUMNS, rows, count)
+
+
+# The columns of a table of processes. A ">" aligns a column at its right.
+PROCESS_COLUMNS = (
+    "process",
+    "version",
+    ">age",
+    ">publishers",
+    ">subscribers",
+    ">queues",
+    ">shares",
+    ">memory",
+    "nodes",
+)
+
+
+def process_row(process: ParticipantReport) -> tuple[object, ...]:
+    """The row of a process in a table with `PROCESS_COLUMNS`."""
+    return (
+        process_name(process.process, process.pid, process.participant),
+        process.version or "no answer",
+        time_text(process.age_ns),
+        len(process.publishers),
+        len(process.subscribers),
+        len(process.queues),
+        len(process.shares),
+        bytes_text(process.memory.used_bytes if process.memory else None),
+        ", ".join(process.nodes),
+    )

@@ -24,6 +24,7 @@ from tensorbus._base.errors import CannotTravel, ProtocolError, Unsupported
 from tensorbus._base.participant import participant
 from tensorbus._codec import torch_indices
 from tensorbus._codec.fields import Restorer, fields_of_pickle, flatten, list_of, unflatten
+from tensorbus._codec.received import Received
 from tensorbus._pickling import lending, torch_sharing
 from tensorbus._tensors import numpy_arrays, torch_tensors
 from tensorbus._tensors.library import TENSOR_CLASSES, Library, library_of
@@ -44,7 +45,8 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
     """Splits an object into its tensors and fields; a lone tensor or array has no fields.
 
     Args:
-        item: any object that can be pickled, with tensors and arrays anywhere in it.
+        item: any object that can be pickled, with tensors and arrays anywhere in it. A received
+            sample in it stands for its data.
         shared: like `torch.multiprocessing`: the storage of an ordinary CPU tensor, with all its
             views, is moved into memory of the bus that other processes may write to. Tensors on
             GPUs in read-only memory are lent, see `tensorbus._pickling.lending`.
@@ -57,6 +59,8 @@ def dump(item: object, *, shared: bool = False, stream: Any = None) -> tuple[_co
     """
     if stream is None and (plain := _core.plain_fields(item)) is not None:
         return NO_TENSORS, plain
+    if isinstance(item, Received):
+        return dump(item.data, shared=shared, stream=stream)
     handle = None if stream is None else stream_of(stream)
     library = library_of(item)
     if library is not None and type(item) in _classes_of(library) and not _is_apart(item, shared):
@@ -190,6 +194,8 @@ class Packer:
     def _reduce(self, value: Any) -> Any:
         """The reduction that replaces a tensor in the pickle; NotImplemented for other objects."""
         library = library_of(value)
+        if isinstance(value, Received):
+            return _data, (value.data,)
         if library is None and not _is_memory(type(value)):
             _ordinary.add(type(value))
             return NotImplemented
@@ -344,6 +350,11 @@ class _Lent:
             (handle,) = self._tensors[-1]
             self._borrowed = unflatten(lending.borrow(handle), self._library)
         return self._borrowed[index]
+
+
+def _data(data: Any) -> Any:
+    """Stands in a pickle for a sample, whose data it has."""
+    return data
 
 
 def _tensor(index: int) -> Any:

@@ -31,6 +31,7 @@ class Place:
         self.worker: WorkerProcess | None = None
         self.error: Exception | None = None  # why no worker could be started
         self.given_up: WorkerDied | None = None
+        self.leaving = False  # it gets no further task, and no other worker
         self._job = job
         self._options = options
         self._deaths = 0  # in a row, of workers that were never ready
@@ -45,7 +46,7 @@ class Place:
     @property
     def pause(self) -> float | None:
         """Seconds until the next attempt to start a worker; None if no attempt is needed."""
-        if self.worker is not None or self.given_up is not None:
+        if self.worker is not None or self.given_up is not None or self.leaving:
             return None
         return max(self._due - time.monotonic(), 0.0)
 
@@ -81,6 +82,8 @@ class Place:
         worker, self.worker = self.worker, None
         code = worker.reap()
         end = f"{worker.name} died {describe_exit(code)}"
+        if self.leaving:
+            return end
         if worker.ready:
             self._due = 0.0
         elif ended_for_shortage(code):

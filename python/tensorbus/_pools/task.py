@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import copy
@@ -13,20 +14,32 @@ log = logging.getLogger("tensorbus.pool")
 
 
 class Task:
-    """An item, until its future is done."""
+    """An item, until its future is done.
 
-    def __init__(self, item: Any) -> None:
+    Args:
+        item: see `WorkerPool.submit`.
+        priority: see `WorkerPool.submit`.
+        deadline: time of the monotonic clock; inf for no limit.
+    """
+
+    def __init__(self, item: Any, priority: int, deadline: float) -> None:
         self.item = item
+        self.priority = priority
+        self.deadline = deadline
         self.future: Future[Any] = Future()
+        self.number = -1  # its place in the order of submission
+        self.submitted = time.monotonic()
+        self.given = 0.0  # when a worker got it the last time
         self.tries = 0
-        self._begun = False
+        self.alone = False  # it must not be in a batch with other items
+        self.begun = False
 
     def begin(self) -> bool:
         """Marks the future as running; it can then not be cancelled. False: it was cancelled."""
-        if not self._begun:
+        if not self.begun:
             with _callbacks():
-                self._begun = self.future.set_running_or_notify_cancel()
-        return self._begun
+                self.begun = self.future.set_running_or_notify_cancel()
+        return self.begun
 
     def cancel(self) -> None:
         with _callbacks():
@@ -34,15 +47,14 @@ class Task:
         self.begin()  # wakes the threads that wait for the future
 
     def succeed(self, value: Any) -> None:
-        self._end(self.future.set_result, value)
+        """Sets the result of a task that has begun."""
+        with _callbacks():
+            self.future.set_result(value)
 
     def fail(self, error: BaseException) -> None:
-        self._end(self.future.set_exception, error)
-
-    def _end(self, end: Callable[[Any], None], outcome: Any) -> None:
-        if self.begin():
-            with _callbacks():
-                end(outcome)
+        """Sets the exception of a task that has begun."""
+        with _callbacks():
+            self.future.set_exception(error)
 
 
 @contextmanager

@@ -1,13 +1,10 @@
-"""The main function of a pool's worker process, and the messages that it sends."""
+"""The main function of a pool's worker process."""
 
 from __future__ import annotations
 
 import inspect
 import os
-import pickle
-import signal
 import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,22 +13,27 @@ from typing import Any
 
 from tensorbus._base.arguments import Access
 from tensorbus._base.device import make_current
-from tensorbus._base.errors import Closed, Error, Timeout
+from tensorbus._base.errors import Closed, Timeout, Unsupported
 from tensorbus._pickling import pickler
+from tensorbus._pools.answers import Done, Failed, Ready
+from tensorbus._pools.batches import Batch, checked, row
+from tensorbus._pools.importable import why_not_imported
 from tensorbus._pools.shortage import is_shortage
+from tensorbus._pools.worker_signals import leave_signals_to_the_pool
 from tensorbus._queues.queue import Queue
+from tensorbus._tensors.library import Library
 
 
 @dataclass
 class Job:
-    """The function that a worker calls for each item, its initializer and its device."""
+    """The function that a worker calls for each item or batch, its initializer and its device."""
 
     function: Callable[..., Any]
     initializer: Callable[..., Any] | None
     device: Any = None
 
     def begin(self) -> Callable[[Any], Any]:
-        """Calls the initializer, and returns the function to call with each item."""
+        """Calls the initializer, and returns the function to call with each message."""
         is_current = make_current(self.device)
         given = (
             [] if self.initializer is None else [self.initializer(**self._for(self.initializer))]
@@ -44,6 +46,9 @@ class Job:
             is_current = is_current or make_current(self.device)
             if isinstance(item, Chunk):
                 return [self.function(*given, each, **options) for each in item.items]
+            if isinstance(item, Batch):
+                results = self.function(*given, item.value, **options)
+                return Results(checked(results, item.count, Failed), item.count)
             return self.function(*given, item, **options)
 
         return call
@@ -70,6 +75,26 @@ class Chunk:
 
 
 @dataclass
+class Results:
+    """The results of a batch, see `tensorbus._pools.batches.checked`."""
+
+    value: Any
+    count: int
+
+    def each_apart(self) -> Results:
+        """The results as a list; those that cannot be pickled are replaced by a `Failed`."""
+        return Results([self._apart(index) for index in range(self.count)], self.count)
+
+    def _apart(self, index: int) -> Any:
+        try:
+            result = row(self.value, index)
+            pickler.dump(result)
+        except BaseException as error:
+            return Failed(error)
+        return result
+
+
+@dataclass
 class Call:
     """The item of a pool without a function: a function and its arguments."""
 
@@ -92,59 +117,21 @@ def call_all(chunk: Chunk, device: Any = None) -> list[Any]:
     return [call_it(call, device=device) for call in chunk.items]
 
 
-@dataclass
-class Ready:
-    """The first message of a worker."""
-
-
-@dataclass
-class Done:
-    value: Any
-    number: int  # of the item; the worker's first item is 1
-
-
-class RemoteTraceback(Exception):
-    """The `__cause__` of a worker's exception: the text of its traceback."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f'\n"""\n{self.text}"""'
-
-
-class Failed:
-    """An exception as a message; the other process may be unable to unpickle the exception."""
-
-    def __init__(self, error: BaseException, number: int | None = None) -> None:
-        self.number = number  # of the item; None for the worker's current item
-        self.text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        self.what = "".join(traceback.format_exception_only(type(error), error)).strip()
-        self.pickled = b""
-        with suppress(BaseException):
-            self.pickled = pickle.dumps(error)
-
-    def error(self) -> BaseException:
-        """The exception, or an `Error` with its text if it cannot be unpickled."""
-        error: object = None
-        with suppress(BaseException):
-            error = pickle.loads(self.pickled)
-        if not isinstance(error, BaseException):
-            error = Error(f"a worker raised an exception that cannot be pickled: {self.what}")
-        error.__cause__ = RemoteTraceback(self.text)
-        return error
-
-
 def work(
-    inbox: str, outbox: str, domain: str, job: Job | None, access: Access | None = None
+    inbox: str,
+    outbox: str,
+    domain: str,
+    job: Job | None,
+    access: Access | None = None,
+    library: Library | None = None,
+    pin: bool = False,
 ) -> None:
     """Runs a worker until its inbox is closed, or the pool's process has ended.
 
     The queues are passed by address, so that this function handles a pool that has ended before
     the worker starts.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the pool's process handles Ctrl-C
+    leave_signals_to_the_pool()
     try:
         items = Queue.open(inbox, access=access, domain=domain)
         answers = Queue.open(outbox, domain=domain)
@@ -156,28 +143,59 @@ def work(
             sys.exit(os.EX_TEMPFAIL)
         raise
     with suppress(Closed):
-        _work(items, answers, first)
+        _work(items, answers, first, library, pin)
 
 
-def _work(inbox: Queue, outbox: Queue, first: Any) -> None:
+def _work(inbox: Queue, outbox: Queue, first: Any, library: Library | None, pin: bool) -> None:
     try:
-        call = (first if isinstance(first, Job) else pickler.load(first)).begin()
+        call = (first if isinstance(first, Job) else _load(first)).begin()
+        if pin:  # when the worker's device is current
+            inbox._pin()
     except BaseException as error:  # sys.exit, too
         outbox.put(Failed(error))
         return
     outbox.put(Ready())
     for number in count(1):
-        _answer(outbox, call, inbox._take_sample(None), number)
+        _answer(outbox, call, inbox._take_sample(None), number, library)
 
 
-def _answer(outbox: Queue, call: Callable[[Any], Any], sample: Any, number: int) -> None:
+def _answer(
+    outbox: Queue,
+    call: Callable[[Any], Any],
+    sample: Any,
+    number: int,
+    library: Library | None,
+) -> None:
     """Calls the function. Any exception is the task's result, as in `ProcessPoolExecutor`."""
-    answer: Done | Failed
     try:
-        answer = Done(call(pickler.load(sample)), number)
+        item = _load(sample, library)
     except BaseException as error:
-        answer = Failed(error, number)
+        outbox.put(Failed(error, number, unread=True))
+        return
     try:
-        outbox.put(answer)
+        value = call(item)
+    except BaseException as error:
+        outbox.put(Failed(error, number))
+        return
+    try:
+        outbox.put(Done(value, number))
     except BaseException as error:  # the value cannot be pickled, or there is too little memory
-        outbox.put(Failed(error, number))  # raises `Closed` if the pool is gone
+        _answer_otherwise(outbox, value, number, error)
+
+
+def _answer_otherwise(outbox: Queue, value: Any, number: int, error: BaseException) -> None:
+    """Answers with the results that can be sent, else with the error of the first attempt."""
+    if isinstance(value, Results):
+        with suppress(BaseException):
+            outbox.put(Done(value.each_apart(), number))
+            return
+    outbox.put(Failed(error, number))  # raises `Closed` if the pool is gone
+
+
+def _load(sample: Any, library: Library | None = None) -> Any:
+    try:
+        return pickler.load(sample, library)
+    except AttributeError as error:
+        if why := why_not_imported(error):
+            raise Unsupported(why) from error
+        raise

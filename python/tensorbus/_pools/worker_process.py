@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing.connection import wait
@@ -14,18 +15,33 @@ from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._core import Outcome, Pending
 from tensorbus._pickling import pickler
+from tensorbus._pools.answers import Done, Failed
 from tensorbus._pools.death import Death
+from tensorbus._pools.importable import check_importable
 from tensorbus._pools.shortage import check_room_for_fork
 from tensorbus._pools.task import Task
-from tensorbus._pools.worker import Done, Failed, Job, work
+from tensorbus._pools.worker import Job, work
 from tensorbus._queues.queue import Queue
+from tensorbus._tensors.library import Library
 
 
 class StartOptions(NamedTuple):
-    """How the workers of a pool are started, and the access to tensors of items and results."""
+    """How the workers of a pool are started, and how items and results are received.
+
+    Args:
+        context: starts processes.
+        access: to the tensors of items and results.
+        library: of the tensors of items; None: that of each sender.
+        pin: pin items, in the workers.
+        pin_results: pin results, in this process.
+        domain: see `tensorbus.participant`.
+    """
 
     context: BaseContext
     access: Access | None
+    library: Library | None
+    pin: bool
+    pin_results: bool
     domain: str | None
 
 
@@ -34,7 +50,7 @@ class Unreadable(Failed):
 
 
 class WorkerProcess:
-    """One process with at most one task, a queue to the process, and a queue from it.
+    """One process with one task or batch at most, a queue to the process, and a queue from it.
 
     Raises:
         Exception: the process could not be started; all its resources are freed.
@@ -42,15 +58,21 @@ class WorkerProcess:
 
     def __init__(self, number: int, job: Job, options: StartOptions) -> None:
         self.number = number
-        self.task: Task | None = None
+        self.tasks: list[Task] = []
         self.ready = False
         self.dead = False
-        self._given = 0  # number of tasks so far
+        self.dismissed = False
+        self.killed = False
+        self.overran = False  # it was killed because its task took too long
+        self.given_at = 0.0  # when it got its tasks
+        self._given = 0  # number of messages so far
         self._unsure = False  # a shortage prevents a check for unread answers
         self._pending: Pending | None = None  # None: no memory or descriptor for the request
         shared = options.access == "shared"
         self._inbox = Queue(shared=shared, domain=options.domain)
-        self._outbox = Queue(shared=shared, access=options.access, domain=options.domain)
+        self._outbox = Queue(
+            shared=shared, access=options.access, pin=options.pin_results, domain=options.domain
+        )
         try:
             self._start(job, options)
         except BaseException:
@@ -58,6 +80,7 @@ class WorkerProcess:
             raise
 
     def _start(self, job: Job, options: StartOptions) -> None:
+        check_importable(options.context, job.function, job.initializer)
         inherited: Job | None = job  # a forked child inherits it without a pickle
         if options.context.get_start_method() == "fork":
             check_room_for_fork()
@@ -67,7 +90,14 @@ class WorkerProcess:
         addresses = self._inbox.address, self._outbox.address
         self._process = options.context.Process(  # type: ignore[attr-defined]
             target=work,
-            args=(*addresses, self._inbox._domain, inherited, options.access),
+            args=(
+                *addresses,
+                self._inbox._domain,
+                inherited,
+                options.access,
+                options.library,
+                options.pin,
+            ),
             name=f"worker {self.number}",
         )
         self._process.start()
@@ -122,18 +152,27 @@ class WorkerProcess:
     def name(self) -> str:
         return f"worker {self.number} (process {self._process.pid})"
 
-    def give(self, task: Task) -> None:
-        self._inbox.put(task.item)
-        self._given += 1
-        task.tries += 1
-        self.task = task
+    def give(self, tasks: list[Task], message: Any) -> None:
+        """Sends the tasks, as one message.
 
-    def finished(self, answer: Done | Failed) -> Task | None:
-        """The task that is done with this answer; None for an answer to an earlier task."""
+        Raises:
+            Exception: the message cannot be pickled, or there is no memory for it. The worker has
+                no task then.
+        """
+        self._inbox.put(message)
+        self._given += 1
+        self.tasks = tasks
+        self.given_at = time.monotonic()
+        for task in tasks:
+            task.tries += 1
+            task.given = self.given_at
+
+    def finished(self, answer: Done | Failed) -> list[Task]:
+        """The tasks that are done with this answer; none for an answer to an earlier message."""
         if answer.number not in (None, self._given):
-            return None  # the task of this answer has already failed, with an `Unreadable`
-        task, self.task = self.task, None
-        return task
+            return []  # the tasks of this answer have already failed, with an `Unreadable`
+        tasks, self.tasks = self.tasks, []
+        return tasks
 
     def answers(self) -> Iterator[Any]:
         """The answers that have arrived; an `Unreadable` for each answer that cannot be read.
@@ -173,12 +212,14 @@ class WorkerProcess:
 
     def dismiss(self) -> None:
         """Ends the worker after its current task; at once if it is not ready for tasks."""
+        self.dismissed = True
         if self.ready:
             self._inbox._discard()
         else:
             self.kill()
 
     def kill(self) -> None:
+        self.killed = True
         self._death.kill()
 
     def reap(self) -> int:

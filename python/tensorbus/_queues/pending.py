@@ -6,7 +6,7 @@ from tensorbus._base.errors import Closed, ShutDown
 from tensorbus._core import Outcome, Pending, Sample
 
 
-async def result_of(pending: Pending) -> Sample | Outcome:
+async def outcome_of(pending: Pending) -> Sample | Outcome:
     """Awaits the result of a request by its descriptor, without a thread."""
     outcome: Sample | Outcome = Outcome.TIMED_OUT
     try:
@@ -16,10 +16,15 @@ async def result_of(pending: Pending) -> Sample | Outcome:
     except BaseException:
         pending.cancel()
         raise
-    return outcome if isinstance(outcome, Sample) else checked(outcome)
+    return outcome
 
 
-def checked(outcome: Outcome) -> Outcome:
+async def result_of(pending: Pending) -> Sample | Outcome:
+    """`outcome_of`; raises if the queue was shut down or closed."""
+    return checked(await outcome_of(pending))
+
+
+def checked(outcome: Sample | Outcome) -> Sample | Outcome:
     """Returns the outcome of a call; raises if the queue was shut down or closed."""
     if outcome is Outcome.SHUT_DOWN:
         raise ShutDown("the queue was shut down, and no item is left in it")

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import queue
-import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from tensorbus import _core
 from tensorbus._base.arguments import Access, seconds, topic_name, whole_number
-from tensorbus._base.closing import Closing
 from tensorbus._base.errors import (
     Closed,
     Error,
@@ -25,22 +22,26 @@ from tensorbus._base.public import public
 from tensorbus._base.stats import QueueStats
 from tensorbus._core import Outcome
 from tensorbus._pickling import pickler
-from tensorbus._pickling.pickler import NO_TENSORS
-from tensorbus._queues.ending import forks, wait_for_getters
-from tensorbus._queues.pending import checked, result_of
+from tensorbus._queues.async_calls import AsyncCalls
+from tensorbus._queues.ending import wait_for_getters
+from tensorbus._queues.handle import limit_of
+from tensorbus._queues.pending import checked
+from tensorbus._queues.puts import PutCalls
 from tensorbus._queues.receives import Receives
-from tensorbus._queues.unread import Item, Unread
+from tensorbus._queues.unread import Item
 from tensorbus._tensors.library import Library
-
-_getpid = os.getpid
-_BATCH = 128  # items that put_many() passes to the core in one call
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from tensorbus._queues.reopening import Settings
+
+_getpid = os.getpid
+_BATCH = 128  # items that put_many() passes to the core in one call
+
 
 @public
-class Queue(Closing, Generic[T]):
+class Queue(PutCalls[T], AsyncCalls[T]):
     """A queue between processes: any process may put and get, and each item goes to one getter.
 
     An item is any object that can be pickled. Tensors and arrays anywhere in it are sent by
@@ -67,13 +68,19 @@ class Queue(Closing, Generic[T]):
             is "copy-on-write", or "shared" for a queue with `shared=True`. A child that gets the
             queue keeps it.
         library: the library of the tensors that this object gets, see `tensorbus.Subscriber`.
+        pin: blocks of main memory of at least 64 KiB that this object gets are pinned for GPUs, so
+            that copies to a GPU are fast and asynchronous, see `tensorbus.Subscriber`. A get waits
+            for the putter's process before a block is pinned for the first time, for at most 100
+            ms; after that the item arrives unpinned. A child that gets the queue keeps the option,
+            and starts CUDA at its first get.
         domain: see `tensorbus.participant`.
 
     Raises:
         TypeError: a name is passed for `maxsize`.
         InvalidArgument: `maxsize` or `max_bytes` is not a whole number; `access` is invalid, or
             does not fit `shared`; `library` is invalid; the name is invalid, or another queue has
-            it (the message names the process of that queue).
+            it (the message names the process of that queue); `access` is "private" with `pin`.
+        Unsupported: no GPU of this machine supports `pin`.
 
     >>> import numpy as np
     >>> with Queue(maxsize=8) as frames:
@@ -92,6 +99,7 @@ class Queue(Closing, Generic[T]):
         max_bytes: int = 0,
         access: Access | None = None,
         library: Library | None = None,
+        pin: bool = False,
         domain: str | None = None,
     ) -> None:
         if isinstance(maxsize, str):
@@ -99,7 +107,8 @@ class Queue(Closing, Generic[T]):
                 f"maxsize={maxsize!r}: expected a whole number. A name is given as "
                 f"name={maxsize!r}; an existing queue is opened with Queue.open({maxsize!r})"
             )
-        receives = Receives(access, library, shared)
+        receives = Receives(access, library, pin, shared=shared)
+        receives.require_pinning()  # raises before the queue is made
         home = participant(domain)
         self._join(
             _core.Queue(
@@ -121,34 +130,55 @@ class Queue(Closing, Generic[T]):
         name: str,
         *,
         timeout: float | None = None,
+        reopen: bool = False,
         access: Access | None = None,
         library: Library | None = None,
+        pin: bool = False,
         domain: str | None = None,
     ) -> Self:
         """Opens the queue with this name or address; waits until it exists.
 
+        With `reopen`, the object survives the end of the queue, for example a restart of the
+        queue's server. When the queue was closed, its server has ended, or another process has shut
+        the queue down, calls that put or get wait for another queue of this name, and go on there:
+        within their `timeout`, after which they raise `queue.Full` or `queue.Empty`. They raise
+        `Closed` or `ShutDown`, and iteration ends, only after `close` or `shutdown` of this object.
+        The items of a queue end with it. If a server ends before it has replied to a `put`, the
+        item is put again into the next queue, and may arrive twice. See docs/queues.md, "When the
+        server restarts".
+
         Args:
             name: the queue's name, or its `address`.
             timeout: seconds to wait for the queue; `None` for no limit.
-            access, library: for the tensors that this object gets, see `Queue`.
+            reopen: go on in the next queue of this name when this one has ended.
+            access, library, pin: for the tensors that this object gets, see `Queue`.
             domain: see `tensorbus.participant`.
 
         Raises:
             Timeout: the queue was not made in time.
             Closed: there is no queue with this address any more.
             OutOfMemory: see `get`.
-            InvalidArgument: `access` is invalid, or does not fit the queue; `library` is invalid.
+            InvalidArgument: `access` is invalid, or does not fit the queue; `library` is invalid;
+                an address is given with `reopen`. With `reopen`, `put` and `get` raise it if the
+                next queue has another `shared`.
+            Unsupported: no GPU of this machine supports `pin`.
 
         >>> with Queue(name="doc/jobs") as jobs:
         ...     jobs.put(7)
         ...     Queue.open("doc/jobs", timeout=10).get()
         7
         """
-        Receives(access, library)  # raises before a wait for the queue
+        Receives(access, library, pin).require_pinning()  # raises before a wait for the queue
         home = participant(domain)
         core = _core.Queue.open(name, seconds("timeout", timeout), home)
+        if reopen and core.address == name:
+            raise InvalidArgument(f"reopen: the next queue is found by name, not by address {name}")
         opened = cls.__new__(cls)
-        opened._join(core, home.domain, name, Receives(access, library, core.shared))
+        opened._join(core, home.domain, name, Receives(access, library, pin, shared=core.shared))
+        if reopen:
+            from tensorbus._queues.reopening import Reopening
+
+            opened._reopen(Reopening(core, name, home, opened._receives))
         return opened
 
     @classmethod
@@ -157,176 +187,34 @@ class Queue(Closing, Generic[T]):
         name: str,
         *,
         timeout: float | None = None,
+        reopen: bool = False,
         access: Access | None = None,
         library: Library | None = None,
+        pin: bool = False,
         domain: str | None = None,
     ) -> Self:
         """`open` in an event loop. A thread waits for the queue; it ends soon after a cancellation.
 
         Args:
-            name, timeout, access, library, domain: see `open`.
+            name, timeout, reopen, access, library, pin, domain: see `open`.
 
         Raises:
-            Timeout, Closed, OutOfMemory, InvalidArgument: like `open`.
+            Timeout, Closed, OutOfMemory, InvalidArgument, Unsupported: like `open`.
         """
         from tensorbus._queues.opening import open_in_thread
 
         return await open_in_thread(
             lambda step: cls.open(
-                name, timeout=step, access=access, library=library, domain=domain
+                name,
+                timeout=step,
+                reopen=reopen,
+                access=access,
+                library=library,
+                pin=pin,
+                domain=domain,
             ),
             seconds("timeout", timeout),
         )
-
-    def _join(self, core: _core.Queue, domain: str, name: str, receives: Receives) -> None:
-        self._core = core
-        self._process = os.getpid()
-        self._address = core.address
-        self._name = "" if name == core.address else name
-        self._domain = domain
-        self._shared = core.shared
-        self._made_with = (core.maxsize, core.redeliver, core.shared, core.max_bytes)
-        self._receives = receives
-        receives.apply_to(core)
-        self._is_shared_out = bool(name)  # other processes may have its name, address or pickle
-        self._forks = forks()
-        self._unread = Unread(receives.library)
-        self._closed = False
-
-    @property
-    def _here(self) -> _core.Queue:
-        """The core's queue of this process; a forked child makes its own, without any message."""
-        if self._closed:
-            raise Closed("this process has closed the queue")
-        if self._process != _getpid():
-            home = participant(self._domain)
-            self._core = _core.Queue.at(self._address, home, *self._made_with)
-            self._process = os.getpid()
-            self._receives.apply_to(self._core)
-            self._unread = Unread(self._receives.library)
-        return self._core
-
-    @property
-    def address(self) -> str:
-        """A line of text that `open` accepts in place of a name."""
-        self._is_shared_out = True
-        return self._address
-
-    @property
-    def maxsize(self) -> int:
-        """How many items may wait; 0 for no limit."""
-        return self._core.maxsize
-
-    @property
-    def max_bytes(self) -> int:
-        """How many bytes of tensors and pickles may wait; 0 for no limit."""
-        return self._core.max_bytes
-
-    def put(
-        self,
-        item: T,
-        block: bool = True,
-        timeout: float | None = None,
-        *,
-        stream: Any = None,
-    ) -> None:
-        """Puts an item in. After the call the item is in the queue, and this process may end.
-
-        Args:
-            item: any object that can be pickled.
-            block: wait for room in the queue; `False` raises `queue.Full` at once.
-            timeout: seconds to wait for room, and for memory while readers hold the whole budget of
-                this process. `None`: no limit for room, no wait for memory.
-            stream: see `tensorbus.Publisher.publish`.
-
-        Raises:
-            queue.Full: the queue had no room, at once or until the end of `timeout`.
-            ShutDown: the queue was shut down.
-            Closed: the queue was closed, or its server has ended.
-            OutOfMemory: a limit of this process or of the queue's server was reached, at once or
-                until the end of `timeout`; the message names the limit.
-            InvalidArgument: the item alone has more than `max_bytes`.
-            Timeout: the queue's server did not reply; the item may be in the queue.
-            Exception: pickling the item raised it.
-        """
-        limit = None if block and timeout is None else _limit(block, timeout)
-        outcome = self._here.put_plain(item, limit) if stream is None else None
-        if outcome is True:
-            return
-        if outcome is None:
-            outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-            outcome = self._here.put(outgoing, fields, limit)
-        if outcome is Outcome.TIMED_OUT:
-            raise queue.Full
-        checked(outcome)
-
-    def put_nowait(self, item: T, *, stream: Any = None) -> None:
-        """`put` without waiting for room: raises `queue.Full` at once."""
-        self.put(item, block=False, stream=stream)
-
-    def put_many(
-        self, items: Iterable[T], timeout: float | None = None, *, stream: Any = None
-    ) -> int:
-        """Puts several items in, in order: faster than one `put` for each.
-
-        Args:
-            items: objects that can be pickled.
-            timeout: seconds to wait for room, over all items; `None` for no limit.
-            stream: see `tensorbus.Publisher.publish`.
-
-        Returns:
-            The number of items that were put: all of them, or only the first ones after a timeout.
-
-        Raises:
-            ShutDown, Closed, OutOfMemory, InvalidArgument, Timeout, Exception: `put` raises it for
-                one of the items. The items before it are in the queue.
-
-        >>> with Queue(maxsize=4) as numbers:
-        ...     numbers.put_many(range(10), timeout=0.01), numbers.get_many(8)
-        (4, [0, 1, 2, 3])
-        """
-        limit = _limit(True, timeout)
-        deadline = None if limit is None else time.monotonic() + limit
-        put = 0
-        waiting: list[bytes] = []
-        try:
-            for item in items:
-                outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-                if outgoing is NO_TENSORS or len(outgoing) == 0:
-                    waiting.append(fields)
-                    if len(waiting) < _BATCH:
-                        continue
-                batch, waiting = waiting, []
-                some = self._put_fields(batch, deadline)
-                put += some
-                if some < len(batch):
-                    return put
-                if len(outgoing) != 0:
-                    outcome = self._here.put(outgoing, fields, _left(deadline))
-                    if outcome is Outcome.TIMED_OUT:
-                        return put
-                    checked(outcome)
-                    put += 1
-        except Exception:  # raised by the iterable or by an item: put the items before it
-            self._put_fields(waiting, deadline)
-            raise
-        return put + self._put_fields(waiting, deadline)
-
-    def _put_fields(self, fields: list[bytes], deadline: float | None) -> int:
-        if not fields:
-            return 0
-        core = self._here
-        if core.max_bytes == 0:
-            count, outcome = core.put_many(fields, _left(deadline))
-            if outcome is not Outcome.TIMED_OUT:
-                checked(outcome)
-            return count
-        for count, one in enumerate(fields):  # an item may exceed `max_bytes`, and the next may fit
-            outcome = core.put(_core.Outgoing(), one, _left(deadline))
-            if outcome is Outcome.TIMED_OUT:
-                return count
-            checked(outcome)
-        return len(fields)
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
         """Takes the oldest item, and returns it.
@@ -344,7 +232,7 @@ class Queue(Closing, Generic[T]):
                 the limit.
             Exception: unpickling the item raised it.
         """
-        limit = None if block and timeout is None else _limit(block, timeout)
+        limit = None if block and timeout is None else limit_of(block, timeout)
         taken = self._take(limit)
         item: T = taken[0] if isinstance(taken, tuple) else self._unread.load(taken)
         return item
@@ -373,7 +261,7 @@ class Queue(Closing, Generic[T]):
         ([0, 1], [2])
         """
         max_count = whole_number("max_count", max_count, low=1)
-        limit = _limit(True, timeout)
+        limit = limit_of(True, timeout)
         if kept := self._take_kept(max_count):
             return self._unread.load_all([], kept)
         result = self._here.get_many(max_count, limit)
@@ -398,36 +286,6 @@ class Queue(Closing, Generic[T]):
                 return
             item = taken[0] if isinstance(taken, tuple) else self._unread.load(taken)
             del taken  # hold no item while waiting for the next
-            yield item
-            del item
-
-    async def put_async(self, item: T, *, stream: Any = None) -> None:
-        """`put` in an event loop; waits for room without blocking it.
-
-        After a cancellation the item may be in the queue. It raises like `put`, but never
-        `queue.Full`.
-        """
-        outgoing, fields = pickler.dump(item, shared=self._shared, stream=stream)
-        await result_of(self._here.start_put(outgoing, fields))
-
-    async def get_async(self) -> T:
-        """`get` in an event loop. A cancelled call has taken no item. It raises like `get`."""
-        item: T = self._unread.load(await self._take_async())
-        return item
-
-    async def join_async(self) -> None:
-        """`join` in an event loop."""
-        await result_of(self._here.start_join())
-
-    async def __aiter__(self) -> AsyncIterator[T]:
-        """The items, as they arrive, until the queue is shut down and empty, or closed."""
-        while True:
-            try:
-                taken = await self._take_async()
-            except Closed:
-                return
-            item = self._unread.load(taken)
-            del taken
             yield item
             del item
 
@@ -541,9 +399,6 @@ class Queue(Closing, Generic[T]):
             finally:
                 self._end()
 
-    def _is_server(self) -> bool:
-        return not self._closed and self._process == os.getpid() and self._core.made_here
-
     def _end(self) -> None:
         """`close` without waiting."""
         if self._is_server():
@@ -563,11 +418,10 @@ class Queue(Closing, Generic[T]):
         is_server = self._is_server()
         self._closed = True
         self._unread.items.clear()
+        if self._reopening is not None:
+            self._reopening.end()
         if is_server:
             self._core.close()
-
-    def _take_kept(self, max_count: int) -> deque[Item]:
-        return deque() if self._closed else self._unread.take(max_count)
 
     def _take_sample(self, timeout: float | None) -> _core.Sample:
         """Takes an item without looking at kept items: for queues that only this method reads."""
@@ -585,66 +439,36 @@ class Queue(Closing, Generic[T]):
             raise error
         return result
 
-    async def _take_async(self) -> Item:
-        if kept := self._take_kept(1):
-            return kept[0]
-        return self._sample(await result_of(self._here.start_get()))
-
-    def _sample(self, result: _core.Sample | Outcome) -> _core.Sample:
-        if not isinstance(result, Outcome):
-            return result
-        if result is Outcome.TIMED_OUT:
-            raise queue.Empty
-        raise Error(f"unexpected outcome of a get: {checked(result)}")
-
     def __reduce__(self) -> tuple[Any, ...]:
         self._is_shared_out = True
-        receives = self._receives
+        receives, reopening = self._receives, self._reopening
         place = self._address, self._domain, self._name
-        return _reopen, (*place, receives.access, receives.library)
-
-    def __repr__(self) -> str:
-        named = repr(self._name) if self._name else self._address
-        return f"<tensorbus.Queue {named} {self._state()} maxsize={self._core.maxsize}>"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: name, state and counters."""
-        from tensorbus._base.html import table
-
-        state, _, items = self._state().partition(" items=")
-        rows = {"state": state, "address": self._address}
-        if items:
-            rows["items"] = f"{items} of {self.maxsize}" if self.maxsize else items
-        return table(f"Queue {self._name}", rows)
-
-    def _state(self) -> str:
-        """The state; with the number of items if it needs no request to another process."""
-        if self._closed:
-            return "closed"
-        if self._process != os.getpid() or not self._core.made_here:
-            return "open"
-        try:
-            return f"open items={self._core.stats['items']}"
-        except Error:
-            return "closed"
+        how = receives.access, receives.library, receives.pin
+        return _unpickled, (*place, *how, None if reopening is None else reopening.settings)
 
 
-def _reopen(
-    address: str, domain: str, name: str, access: Access | None, library: Library | None
+def _unpickled(
+    address: str,
+    domain: str,
+    name: str,
+    access: Access | None,
+    library: Library | None,
+    pin: bool,
+    settings: Settings | None,
 ) -> Queue[Any]:
-    queue: Queue[Any] = Queue.open(address, access=access, library=library, domain=domain)
-    queue._name = name
+    """The queue of a pickle. `settings`: those of a queue with `reopen`, which may have ended."""
+    if settings is None:
+        queue: Queue[Any] = Queue.open(address, access=access, library=library, domain=domain)
+        queue._name = name
+        if pin:  # without a test of the driver: this process may only put
+            queue._receives.pin = True
+            queue._receives.apply_to(queue._core)
+        return queue
+    from tensorbus._queues.reopening import Reopening
+
+    home = participant(domain)
+    core = _core.Queue.at(address, home, *settings)  # waits for nothing
+    queue = Queue.__new__(Queue)
+    queue._join(core, home.domain, name, Receives(access, library, pin, shared=core.shared))
+    queue._reopen(Reopening(core, name, home, queue._receives))
     return queue
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - time.monotonic(), 0.0)
-
-
-def _limit(block: bool, timeout: float | None) -> float | None:
-    if not block:
-        return 0.0
-    limit = seconds("timeout", timeout)
-    if timeout is not None and timeout < 0:
-        raise ValueError("'timeout' must be a non-negative number")
-    return limit

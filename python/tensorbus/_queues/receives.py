@@ -1,4 +1,4 @@
-"""The access to received tensors, and their library."""
+"""The access to received tensors, their library, and whether their memory is pinned for GPUs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,19 @@ _NOT_SHARED = "the queue was made without shared=True"
 
 
 class Receives:
-    """Access and library of the tensors that one `Queue` gets.
+    """How one `Queue` receives tensors.
 
     Raises:
         InvalidArgument: `access` or `library` is invalid, or `access` does not fit `shared`.
     """
 
     def __init__(
-        self, access: Access | None, library: Library | None, shared: bool | None = None
+        self,
+        access: Access | None,
+        library: Library | None,
+        pin: bool = False,
+        *,
+        shared: bool | None = None,
     ) -> None:
         """Checks the arguments; `shared` is that of the queue, `None` before it is opened."""
         if access is not None:
@@ -28,8 +33,21 @@ class Receives:
                 raise InvalidArgument(f"access={access!r}: {_SHARED if shared else _NOT_SHARED}")
         self.access = access
         self.library = library_or_none(library)
+        self.pin = pin
+
+    def require_pinning(self) -> None:
+        """Starts the GPU driver if items are to be pinned.
+
+        Raises:
+            Unsupported: this process cannot pin memory.
+            InvalidArgument: memory with this access is never pinned.
+        """
+        if self.pin:
+            _core.Queue.require_pinning(access_named(self.access or "copy-on-write"))
 
     def apply_to(self, core: _core.Queue) -> None:
-        """Sets the access of the core's queue, before its first get."""
+        """Sets up the core's queue, before its first get."""
         if self.access is not None:
             core.receive_with(access_named(self.access))
+        if self.pin:
+            core.pin_later()

@@ -15,7 +15,8 @@ from tensorbus._recording.formats.message_files import ENCODERS, MessageFiles
 from tensorbus._recording.formats.topic_files import Message, TopicFiles, file_names
 from tensorbus._recording.formats.video_files import VideoFiles
 from tensorbus._recording.formats.web_dataset import WebDatasetFiles
-from tensorbus._recording.left_out import LeftOut
+from tensorbus._recording.formats.zarr_arrays import ZarrArrays
+from tensorbus._recording.left_out import LeftOut, TopicRefused
 from tensorbus._recording.message_parts import MessageParts
 from tensorbus._recording.plain_messages import plain_data
 from tensorbus._recording.recorded_samples import RecordedSample
@@ -42,9 +43,11 @@ def export(
     """Writes the tensors of messages to files, and each message's other values as JSON.
 
     Each topic has a folder. Tensors are in `000000.npz` (safetensors, npz), `000000.NAME.npy` (npy,
-    png, jpg), `NAME.mp4` (mp4, mkv) or `000000.tar` (webdataset, which has the JSON, too).
+    png, jpg), `NAME.mp4` (mp4, mkv), `data.zarr/NAME` (zarr) or `000000.tar` (webdataset, which has
+    the JSON, too).
     `messages.jsonl` has topic, sequence, times and the other fields; a tensor is `{"tensor": name}`
-    there. A message that is damaged, or has a tensor that the format cannot hold, is left out.
+    there. A message that is damaged, or has a tensor that the format cannot hold, is left out. With
+    zarr, a topic is left out if its messages have tensors of different shapes.
 
     Args:
         recording: the source.
@@ -74,15 +77,20 @@ def export(
     for topic, name in file_names(selected).items():
         samples, place = selected[topic], target / name
         place.mkdir()
-        written = 0
-        with closing(open_files(place)) as of_topic:
-            for number in range(len(samples)):
-                with left_out.of(topic):
-                    files += of_topic.add(_message(samples[number], number))
-                    written += 1
+        written = made = 0
+        try:
+            with closing(open_files(place)) as of_topic:
+                for number in range(len(samples)):
+                    with left_out.of(topic):
+                        made += of_topic.add(_message(samples[number], number))
+                        written += 1
+        except TopicRefused as error:
+            left_out.add(topic, written + len(samples) - number, error)
+            written = made = 0
         if samples and not written:
             shutil.rmtree(place)
         messages += written
+        files += made
     return Exported(messages, files, left_out)
 
 
@@ -114,6 +122,12 @@ def _web_dataset() -> OpenFiles:
     return WebDatasetFiles
 
 
+def _zarr_arrays() -> OpenFiles:
+    import zarr  # noqa: F401 - raises ImportError before anything is written
+
+    return ZarrArrays
+
+
 def _videos(suffix: str) -> OpenFiles:
     import av
 
@@ -127,5 +141,6 @@ _FORMATS: dict[str, Callable[[], OpenFiles]] = {
     "mp4": partial(_videos, "mp4"),
     "mkv": partial(_videos, "mkv"),
     "webdataset": _web_dataset,
+    "zarr": _zarr_arrays,
 }
 FORMATS = tuple(_FORMATS)

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tensorbus._base.errors import Unsupported
+
+
+class TopicRefused(Unsupported):
+    """A format cannot hold the messages of a topic; none of them is written."""
+
 
 class LeftOut:
     """Counts of messages that were left out, by topic, with the first error of each."""
@@ -19,16 +25,21 @@ class LeftOut:
         Raises:
             OSError: a system call failed, for example because the disk is full: later messages
                 would fail, too.
+            TopicRefused: the block raised it; see `add`.
         """
         try:
             yield
-        except MemoryError:
+        except (MemoryError, TopicRefused):
             raise
         except Exception as error:  # packages that write formats raise errors of many kinds
             if isinstance(error, OSError) and error.errno is not None:
                 raise
-            count, first = self._found.get(topic, (0, error))
-            self._found[topic] = count + 1, first
+            self.add(topic, 1, error)
+
+    def add(self, topic: str, count: int, error: Exception) -> None:
+        """Counts messages that were left out because of this error."""
+        before, first = self._found.get(topic, (0, error))
+        self._found[topic] = before + count, first
 
     def __iter__(self) -> Iterator[str]:
         """A sentence for each topic."""

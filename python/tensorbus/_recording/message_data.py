@@ -10,8 +10,8 @@ import struct
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from tensorbus import _core
 from tensorbus._base.errors import InvalidArgument
+from tensorbus._codec.fields import packed_into
 from tensorbus._recording.recorded_tensor import DTYPES, RecordedTensor
 from tensorbus.messages._packed_tensors import Packing
 
@@ -94,8 +94,7 @@ def encode(value: Any, fingerprint: int, sequence: int) -> bytes:
     Raises:
         Unsupported: the message contains a value that cannot be sent; the text gives its place.
     """
-    packing = Packing()
-    fields = _core.pack_message(packing, value)
+    packing, fields = packed_into(Packing, value)
     dims = sum(len(shape) for _, shape, _, _ in packing.table)
     end = _HEAD.size + len(packing) * _TENSOR.size + 16 * dims + len(fields)
     head: list[bytes] = []

@@ -6,6 +6,8 @@ import base64
 from collections.abc import Collection
 from typing import Any
 
+from tensorbus._codec.handle import Handle
+
 
 class MessageParts:
     """A message without its tensors, and its tensors by name.
@@ -48,6 +50,8 @@ class MessageParts:
             return {"base64": base64.b64encode(value).decode()}
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
+        if isinstance(value, Handle):
+            return str(value)
         return repr(value)
 
     def _add(self, tensor: Any, path: str, encoding: object) -> str:

@@ -41,7 +41,9 @@ class PlayerStats(Stats):
     late_ns: int
     """The sum of the delays of all messages, in nanoseconds."""
     rate: float
+    """How fast it plays; 1: as fast as recorded."""
     paused: bool
+    """Whether it is paused."""
     ended: bool
     """All messages were published, or playing has failed."""
     error: str

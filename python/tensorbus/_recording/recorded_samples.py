@@ -95,5 +95,17 @@ class RecordedSamples(Sequence[RecordedSample[T]], Generic[T]):
         time_ns = core.time(number)
         return recorded_sample(core.sample(number), self._library, self._plan, time_ns)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the first samples, with thumbnails of images."""
+        from tensorbus._topics.preview import preview_list
+
+        start_ns = self.time_ns(0) if self._numbers else 0
+        return preview_list(
+            f"samples of {self._path}: {len(self)}",
+            self,
+            "time",
+            lambda sample: f"{(sample.time_ns - start_ns) / 1e9:.3f} s",
+        )
+
     def __repr__(self) -> str:
         return f"<tensorbus.RecordedSamples of {self._path!r} messages={len(self)}>"

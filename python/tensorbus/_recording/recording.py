@@ -12,6 +12,7 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.errors import Closed, InvalidArgument, TypeMismatch
 from tensorbus._base.public import public
 from tensorbus._codec.typed import plan_or_none
+from tensorbus._inspection.units import rate_text
 from tensorbus._recording.recorded_samples import RecordedSample, RecordedSamples
 from tensorbus._tensors.library import Library, library_or_none
 
@@ -28,13 +29,16 @@ class RecordedTopic:
     """A topic in a recording."""
 
     name: str
+    """The name of the topic."""
     types: tuple[str, ...]
     """The definitions of the published types, usually one; empty: any data.
 
     For messages that other programs recorded, the name of their schema.
     """
     publishers: int
+    """Publishers whose messages were recorded."""
     messages: int
+    """Messages in the file."""
     lost: int
     """Messages that were published during the recording and are not in the file."""
     start_ns: int
@@ -51,6 +55,17 @@ class RecordedTopic:
     def rate(self) -> float:
         """Messages per second; 0.0 for fewer than two messages."""
         return (self.messages - 1) / self.duration if self.duration > 0 else 0.0
+
+
+# The columns of a table of topics. A ">" aligns a column at its right.
+TOPIC_COLUMNS = ("topic", "type", ">messages", ">rate Hz", ">lost", ">publishers")
+
+
+def topic_row(topic: RecordedTopic) -> tuple[object, ...]:
+    """The row of a topic in a table with `TOPIC_COLUMNS`."""
+    types = ", ".join(definition.partition("\n")[0] for definition in topic.types)
+    rate = rate_text(topic.rate if topic.messages > 1 else None)
+    return topic.name, types or "-", topic.messages, rate, topic.lost, topic.publishers
 
 
 @public
@@ -141,16 +156,23 @@ class Recording(Closing, Sequence[RecordedSample[Any]]):
 
     @property
     def recovered(self) -> str:
-        """Why the file was searched for messages, and where they end; "": the file is complete."""
-        return self._open().recovered
+        """Why the file was searched for messages, and where they end; "": the file is complete.
+
+        The text begins with the name of the file.
+        """
+        return self._about_file(self._open().recovered)
 
     @property
     def damage(self) -> str:
         """The part of the file that could not be read; "": no damage.
 
-        Iteration raises it as an `InvalidArgument` after the last sample.
+        The text begins with the name of the file. Iteration raises it as an `InvalidArgument` after
+        the last sample.
         """
-        return self._open().damage
+        return self._about_file(self._open().damage)
+
+    def _about_file(self, text: str) -> str:
+        return f"file {self._path!r}: {text}" if text else ""
 
     def time_ns(self, index: int) -> int:
         """When a message was recorded, in nanoseconds since 1970.
@@ -276,6 +298,13 @@ class Recording(Closing, Sequence[RecordedSample[Any]]):
             f"<tensorbus.Recording {self._path!r} topics={len(self.topics)} "
             f"messages={len(self)} duration={self.duration:.3f} s>"
         )
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of the topics."""
+        from tensorbus._base.html import grid
+
+        topics = () if self._core is None else self.topics.values()
+        return grid(repr(self), TOPIC_COLUMNS, map(topic_row, topics), len(topics))
 
     def _all(self) -> RecordedSamples[Any]:
         core = self._open()

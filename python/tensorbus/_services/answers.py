@@ -6,9 +6,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-from tensorbus._base.errors import Closed, Error, Timeout
+from tensorbus._base.errors import Closed, Error, OutOfMemory, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._core import Outcome, Pending, Queue
 from tensorbus._services.calls import Item
@@ -36,6 +36,7 @@ class Answers:
         self._participant = participant(domain)
         self._refused = refused
         self._queues: dict[str, Queue] = {}  # of recent clients, by address
+        self._ends: dict[str, Pending] = {}  # requests that end with these queues, see `has_gone`
         self._pending: deque[Pending] = deque()  # the oldest first
         self._lock = threading.Lock()
 
@@ -52,6 +53,33 @@ class Answers:
                 self._update()
             return
         self._update(queue.start_put(*item))
+
+    def has_gone(self, address: str) -> bool:
+        """Whether the queue with this address is known to be closed: nobody waits for an answer.
+
+        It is known of a queue that this method was called with before, and soon after its end: the
+        first call sends a `join`, which ends with the queue, because clients never call
+        `task_done`. If the queue has had no answer yet, the `join` ends at once, and the next call
+        sends another.
+        """
+        with self._lock:
+            end = self._ends.get(address)
+            if end is not None and end.answered:
+                del self._ends[address]
+                outcome, end = _outcome(end), None
+                if outcome is Outcome.CLOSED or isinstance(outcome, Closed):
+                    return True
+            if end is None:
+                if len(self._ends) >= _MAX_PENDING:
+                    self._forget_ends()
+                with suppress(OutOfMemory):
+                    self._ends[address] = self._queue_at(address).start_join()
+            return False
+
+    def _forget_ends(self) -> None:
+        for end in self._ends.values():
+            end.cancel()
+        self._ends.clear()
 
     def _queue_at(self, address: str) -> Queue:
         queue = self._queues.get(address)
@@ -90,6 +118,8 @@ class Answers:
                 request.answer_sync()
 
     def _remaining(self) -> Iterator[WatchedRequest]:
+        with self._lock:
+            self._forget_ends()
         deadline = time.monotonic() + _FINISH_TIMEOUT
         while (oldest := self._oldest()) is not None:
             yield WatchedRequest(oldest, deadline)

@@ -2,7 +2,8 @@
 
 A request is a dict: `reply`, the address of the queue for the answer; `types`, the definitions of
 the client's request and reply types, "" if untyped; `data`. An answer is a dict with one key:
-`data`, `error` (class, text and traceback of an exception) or `mismatch` (a text).
+`data`, `error` (class, text and traceback of an exception, "" if it is a `Refused`) or `mismatch`
+(a text).
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import traceback
 from typing import Any, NamedTuple
 
-from tensorbus._base.errors import ProtocolError, ServiceError, TypeMismatch
+from tensorbus._base.errors import ProtocolError, Refused, ServiceError, TypeMismatch, Unsupported
 from tensorbus._base.text import encodable, text_of
 from tensorbus._codec.fields import flatten, unflatten
 from tensorbus._codec.protocols import Plan
 from tensorbus._core import Outgoing, Sample
-from tensorbus._pools.worker import RemoteTraceback
+from tensorbus._pools.answers import RemoteTraceback
 from tensorbus._tensors.library import Library
 from tensorbus.messages import compatible
 
@@ -54,7 +55,7 @@ def request_item(reply: str, types: Types, data: Any) -> Item:
         MessageError, Unsupported: see `Publisher.publish`.
     """
     data = data if types.request is None else types.request.checked(data)
-    return flatten({"reply": reply, "types": types.definitions, "data": data})
+    return _flattened({"reply": reply, "types": types.definitions}, data)
 
 
 def read_request(sample: Sample, library: Library | None) -> Request:
@@ -80,10 +81,24 @@ def reply_item(types: Types, data: Any) -> Item:
     Raises:
         MessageError, Unsupported: see `Publisher.publish`.
     """
-    return flatten({"data": data if types.reply is None else types.reply.checked(data)})
+    return _flattened({}, data if types.reply is None else types.reply.checked(data))
+
+
+def _flattened(fields: dict[str, Any], data: Any) -> Item:
+    """The item of these fields and the data, which an error calls "data", as that of a topic."""
+    try:
+        return flatten({**fields, "data": data})
+    except Unsupported as error:
+        place = "data['data']"
+        if not str(error).startswith(place):
+            raise
+        raise Unsupported("data" + str(error).removeprefix(place)) from error.__cause__
 
 
 def error_item(error: BaseException) -> Item:
+    """The answer with an exception; a `Refused` has no traceback."""
+    if isinstance(error, Refused):
+        return flatten({"error": [type(error).__name__, text_of(error), ""]})
     lines = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return flatten({"error": [type(error).__name__, text_of(error), encodable(lines)]})
 
@@ -96,7 +111,7 @@ def read_reply(service: str, sample: Sample, types: Types, library: Library | No
     """The data of the reply in a sample.
 
     Raises:
-        ServiceError: the service's callback raised.
+        ServiceError: the service's callback raised, or refused the request.
         TypeMismatch: the service has other types.
         MessageError: a field of the reply has the wrong type.
         ProtocolError: it is not a reply.
@@ -105,9 +120,10 @@ def read_reply(service: str, sample: Sample, types: Types, library: Library | No
         case {"data": data}:
             return data if types.reply is None else types.reply.received(data, library)
         case {"error": [str(kind), str(text), str(lines)]}:
-            raise ServiceError(f"service {service!r} raised {kind}: {text}") from RemoteTraceback(
-                lines
-            )
+            what = f"raised {kind}" if lines else "refused the request"
+            error = ServiceError(f"service {service!r} {what}: {text}")
+            error.kind, error.text = kind, text
+            raise error from (RemoteTraceback(lines) if lines else None)
         case {"mismatch": str(why)}:
             raise TypeMismatch(f"service {service!r}: {why}")
         case other:

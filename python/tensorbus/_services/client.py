@@ -40,6 +40,9 @@ class Client(Closing, Generic[Request, Reply]):
         access: the access to tensors of replies, see `tensorbus.Subscriber`; `None` is
             "copy-on-write", and "shared" is refused.
         library: the library of received tensors, see `tensorbus.Subscriber`.
+        reopen: if the service's process ends before it has answered, or closes the service, the
+            request is sent again to the next process that offers the service, within the call's
+            `timeout`. So the service may run a request twice. Otherwise the call raises `Closed`.
         domain: see `tensorbus.participant`.
 
     Raises:
@@ -67,6 +70,7 @@ class Client(Closing, Generic[Request, Reply]):
         timeout: float | None = None,
         access: Access | None = None,
         library: Library | None = None,
+        reopen: bool = False,
         domain: str | None = None,
     ) -> None:
         self.name: str = topic_name(name)
@@ -78,6 +82,7 @@ class Client(Closing, Generic[Request, Reply]):
             access_named(access)
         self._access = access
         self._library = library_or_none(library)
+        self._reopen = reopen
         self._domain = domain
         self._closed = False
         self._finder = Finder(self.name, domain)
@@ -92,22 +97,24 @@ class Client(Closing, Generic[Request, Reply]):
             timeout: seconds; by default the client's own.
 
         Raises:
-            ServiceError: the service's callback raised an exception; `__cause__` has its traceback.
+            ServiceError: the service's callback raised an exception; `__cause__` has its traceback,
+                unless the callback refused the request with `Refused`.
             Timeout: the service was not found, or did not reply, in time.
             OutOfMemory: the service's process, or this process, had no room for a connection in
                 time.
-            Closed: the service's process accepted the request, and then died or closed the service;
-                or the client is closed.
+            Closed: the service's process accepted the request, and then died or closed the service,
+                and the client has no `reopen`; or the client is closed.
             TypeMismatch: the service has other types; the message shows both.
             MessageError, Unsupported: the request cannot be sent; see `Publisher.publish`.
         """
         deadline = self._deadline(timeout)
-        with self._call() as calling:
-            server = await self._send(calling, request, deadline)
+        while True:
             try:
-                answer = await server.get(calling.replies, deadline).answer()
-            except (Timeout, Closed) as error:
-                raise self._error_for(error, server) from None
+                answer = await self._ask(request, deadline)
+                break
+            except Closed:
+                if not self._sends_again():
+                    raise
         return self._read(answer)
 
     def call_sync(self, request: Request, timeout: float | None = None) -> Reply:
@@ -116,13 +123,35 @@ class Client(Closing, Generic[Request, Reply]):
         Do not call it in the event loop of the service: the service could not reply.
         """
         deadline = self._deadline(timeout)
+        while True:
+            try:
+                answer = self._ask_sync(request, deadline)
+                break
+            except Closed:
+                if not self._sends_again():
+                    raise
+        return self._read(answer)
+
+    async def _ask(self, request: Request, deadline: float) -> object:
+        """Sends the request to one server, and returns the answer."""
+        with self._call() as calling:
+            server = await self._send(calling, request, deadline)
+            try:
+                return await server.get(calling.replies, deadline).answer()
+            except (Timeout, Closed) as error:
+                raise self._error_for(error, server) from None
+
+    def _ask_sync(self, request: Request, deadline: float) -> object:
         with self._call() as calling:
             server = self._send_sync(calling, request, deadline)
             try:
-                answer = server.get_sync(calling.replies, deadline)
+                return server.get_sync(calling.replies, deadline)
             except (Timeout, Closed) as error:
                 raise self._error_for(error, server) from None
-        return self._read(answer)
+
+    def _sends_again(self) -> bool:
+        """Whether a request whose server has ended is sent to another server."""
+        return self._reopen and not self._closed
 
     def _own_finder(self) -> Finder:
         if self._finder.reset_after_fork():

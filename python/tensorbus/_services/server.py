@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 import threading
 import time
 from concurrent.futures import Future
-from contextlib import suppress
 from random import shuffle
 
+from tensorbus._aio.shared_future import wait_for_shared
 from tensorbus._base.arguments import Access
 from tensorbus._base.errors import Closed, Error, OutOfMemory, Timeout
 from tensorbus._base.participant import participant
@@ -337,21 +336,7 @@ async def _result(search: Future[None], timeout: float) -> None:
     Raises:
         Exception: the search raised it.
     """
-    loop = asyncio.get_running_loop()
-    ended = asyncio.Event()
-
-    def wake(_: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed before its tasks ended
-            loop.call_soon_threadsafe(ended.set)
-
-    search.add_done_callback(wake)
-    # Not wait_for(), which may swallow a cancellation in Python 3.11.
-    timer = None if math.isinf(timeout) else loop.call_later(timeout, ended.set)
-    try:
-        await ended.wait()
-    finally:
-        if timer is not None:
-            timer.cancel()
+    await wait_for_shared(search, timeout)
     if search.done():
         search.result()
 

@@ -31,7 +31,7 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
         raise InvalidArgument("a new tensor needs shape=, or like= with a tensor")
     wanted = like.dtype if dtype is None else dtype
     if device is None and like is not None:
-        device = _device_of(like)
+        device = device_of(like)
     ordinal = ordinal_of(device)
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(wanted, torch.dtype):
@@ -43,7 +43,7 @@ def tensor_in(allocate: Allocate, shape: Any, dtype: Any, like: Any, device: Any
     return _array(allocate, sizes_of(sizes), wanted)
 
 
-def _device_of(like: Any) -> Any:
+def device_of(like: Any) -> Any:
     """The device of a tensor on a GPU; None for any other tensor."""
     device = getattr(like, "device", None)
     return device if getattr(device, "type", None) == "cuda" else None

@@ -28,7 +28,7 @@ class AllocateStats:
     arrays: int
     """NumPy arrays that are in memory of the bus now."""
     bytes: int
-    """The size of those arrays."""
+    """Bytes of those arrays."""
     born: int
     """Arrays and tensors made in memory of the bus since the process started."""
     elsewhere: int

@@ -12,6 +12,7 @@ from tensorbus._inspection.report import (
     QueueReport,
     SubscriberReport,
 )
+from tensorbus._inspection.troubles import trouble_of
 from tensorbus._inspection.units import (
     bandwidth_text,
     bytes_text,
@@ -23,7 +24,6 @@ from tensorbus._inspection.units import (
 from tensorbus._top.columns import Row, Subject, Table, columns, number, ratio, words
 from tensorbus._top.domain_tables import machine_name, type_names
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._top.troubles import trouble_of
 
 Published = tuple[ParticipantReport, PublisherReport]
 Subscribed = tuple[ParticipantReport, SubscriberReport]

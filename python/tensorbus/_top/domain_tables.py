@@ -11,6 +11,7 @@ from tensorbus._inspection.report import (
     PublisherReport,
     QueueReport,
 )
+from tensorbus._inspection.troubles import queue_name
 from tensorbus._inspection.units import (
     bandwidth_text,
     bytes_text,
@@ -22,7 +23,6 @@ from tensorbus._inspection.units import (
 )
 from tensorbus._top.columns import Row, Subject, Table, columns, number, ratio, words
 from tensorbus._top.snapshot import Snapshot, Total
-from tensorbus._top.troubles import queue_name
 
 _Publishers = list[tuple[ParticipantReport, PublisherReport]]
 

@@ -10,11 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
 
+from tensorbus._inspection.troubles import Trouble
 from tensorbus._top.columns import Page, Subject
 from tensorbus._top.pages import domain_page, page_of
 from tensorbus._top.row_table import RowTable
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._top.troubles import Trouble
 
 _MAX_TROUBLES = 5  # lines of troubles
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tensorbus._inspection.report import MemoryReport, ParticipantReport
+from tensorbus._inspection.troubles import queue_name
 from tensorbus._inspection.units import bytes_text, shown, time_text
 from tensorbus._top.columns import Page, Subject
 from tensorbus._top.detail_tables import (
@@ -23,8 +24,8 @@ from tensorbus._top.domain_tables import (
     topics_table,
     type_names,
 )
+from tensorbus._top.pipelines import pipelines_table
 from tensorbus._top.snapshot import Snapshot
-from tensorbus._top.troubles import queue_name
 
 
 def page_of(snapshot: Snapshot, subject: Subject) -> Page | None:
@@ -42,6 +43,7 @@ def domain_page(snapshot: Snapshot) -> Page:
             processes_table(snapshot),
             queues_table(snapshot),
             machines_table(snapshot),
+            pipelines_table(snapshot.after.pipelines, snapshot.participants),
         ),
     )
 

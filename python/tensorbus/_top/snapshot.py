@@ -9,25 +9,35 @@ from typing import NamedTuple
 
 from tensorbus._inspection.rates import PublisherRate, rates
 from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._top.troubles import Trouble, find_troubles, peer_name, process_name, silent
+from tensorbus._inspection.troubles import (
+    Trouble,
+    find_troubles,
+    peer_name,
+    process_name,
+    silent,
+)
+from tensorbus._top.pipelines import pipeline_troubles
 from tensorbus._top.usage import Usage, cpu_percent, usage_of
+from tensorbus._up.running import PipelineReport, running_pipelines
 
 
 @dataclass(frozen=True)
 class Moment:
-    """An inspection and the usage of its processes at one time."""
+    """An inspection, the usage of its processes, and the pipelines, at one time."""
 
     inspection: Inspection
     usage: Mapping[int, Usage] = field(default_factory=dict)
     """By pid."""
+    pipelines: tuple[PipelineReport, ...] = ()
 
 
 def take_moment(source: Callable[[], Inspection]) -> Moment:
-    """Inspects the domain, and reads the usage of its processes."""
+    """Inspects the domain and its pipelines, and reads the usage of its processes."""
     inspection = source()
     pids = {participant.pid for participant in inspection.participants} - {0}
     found = {pid: usage_of(pid) for pid in pids}
-    return Moment(inspection, {pid: usage for pid, usage in found.items() if usage})
+    usage = {pid: usage for pid, usage in found.items() if usage}
+    return Moment(inspection, usage, running_pipelines(inspection.domain))
 
 
 class Total(NamedTuple):
@@ -67,8 +77,8 @@ class Snapshot:
 
     @cached_property
     def troubles(self) -> list[Trouble]:
-        """All troubles, the worst first."""
-        return find_troubles(self.after.inspection)
+        """All troubles, the worst first: those of pipelines say the most."""
+        return [*pipeline_troubles(self.after.pipelines), *find_troubles(self.after.inspection)]
 
     @cached_property
     def why_process(self) -> dict[str, str]:

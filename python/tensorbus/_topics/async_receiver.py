@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, Protocol
+import math
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import ref
 
 from tensorbus._aio.loop_poller import Wait
@@ -11,6 +14,8 @@ from tensorbus._base.arguments import seconds
 from tensorbus._base.errors import Closed, Timeout
 from tensorbus._base.generics import T
 from tensorbus._topics.sample import Sample
+
+R = TypeVar("R")
 
 # Calls in a row that may return without a wait; the next call yields to other tasks of the loop.
 _MAX_READY_IN_A_ROW = 64
@@ -162,3 +167,43 @@ class AsyncReceiver(Generic[T]):
             wait = reference()
             if wait is not None:
                 wait.wake_soon()
+
+
+class ExpectingReceiver(AsyncReceiver[T]):
+    """An `AsyncReceiver` of a subscriber with deadlines: a call also wakes when one is missed.
+
+    Args:
+        seconds_left: returns the seconds until the next deadline; infinite if there is none.
+    """
+
+    def __init__(
+        self,
+        subscriber: Source[T],
+        timeout: float | None,
+        spin: float,
+        seconds_left: Callable[[], float],
+        *,
+        end_of_stream: bool = False,
+    ) -> None:
+        super().__init__(subscriber, timeout, spin, end_of_stream=end_of_stream)
+        self._seconds_left = seconds_left
+
+    async def receive(self, timeout: float | None = None) -> Sample[T]:
+        return await self._by_deadlines(super().receive, timeout)
+
+    async def receive_many(self, max_count: int, timeout: float | None = None) -> list[Sample[T]]:
+        receive_many = super().receive_many
+        return await self._by_deadlines(lambda left: receive_many(max_count, left), timeout)
+
+    async def _by_deadlines(
+        self, receive: Callable[[float | None], Coroutine[Any, Any, R]], timeout: float | None
+    ) -> R:
+        limit = seconds("timeout", self._timeout if timeout is None else timeout)
+        end = math.inf if limit is None else time.monotonic() + limit
+        while True:
+            left = max(min(end - time.monotonic(), self._seconds_left()), 0.0)
+            try:
+                return await receive(None if math.isinf(left) else left)
+            except Timeout:  # the last attempt of the call has reported a missed deadline
+                if time.monotonic() >= end:
+                    raise

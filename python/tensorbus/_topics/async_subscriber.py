@@ -10,13 +10,13 @@ from tensorbus._base.closing import Closing
 from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._tensors.library import Library
-from tensorbus._topics.async_receiver import AsyncReceiver
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import SubscriberStats
+    from tensorbus._topics.liveliness import OnDeadlineMissed, OnPublisherLost
 
 
 @public
@@ -33,7 +33,9 @@ class AsyncSubscriber(Closing, Generic[T]):
         spin: seconds for which `receive` polls before it waits; the event loop is blocked
             meanwhile.
         topic, message_type, depth, timeout, max_held, reliable, end_of_stream, access, pin, device,
-            library, domain: see `Subscriber`.
+            library, expect_every, expect_first, domain: see `Subscriber`.
+        on_deadline_missed, on_publisher_lost: plain functions, called in the event loop, see
+            `Subscriber`.
 
     Raises:
         InvalidArgument: an invalid topic name, or an option out of range.
@@ -73,6 +75,10 @@ class AsyncSubscriber(Closing, Generic[T]):
         pin: bool = False,
         device: Any = None,
         library: Library | None = None,
+        expect_every: float | None = None,
+        expect_first: float | None = None,
+        on_deadline_missed: OnDeadlineMissed | None = None,
+        on_publisher_lost: OnPublisherLost | None = None,
         domain: str | None = None,
     ) -> None:
         self._closed = False
@@ -89,9 +95,15 @@ class AsyncSubscriber(Closing, Generic[T]):
             pin=pin,
             device=device,
             library=library,
+            expect_every=expect_every,
+            expect_first=expect_first,
+            on_deadline_missed=on_deadline_missed,
+            on_publisher_lost=on_publisher_lost,
             domain=domain,
         )
-        self._receiver = AsyncReceiver(self._subscriber, timeout, spin, end_of_stream=end_of_stream)
+        self._receiver = self._subscriber._async_receiver(
+            timeout, spin, end_of_stream=end_of_stream
+        )
 
     @property
     def topic(self) -> str:
@@ -155,6 +167,11 @@ class AsyncSubscriber(Closing, Generic[T]):
     def stats(self) -> SubscriberStats:
         """See `Subscriber.stats`."""
         return self._subscriber.stats
+
+    @property
+    def deadlines_missed(self) -> int:
+        """See `Subscriber.deadlines_missed`."""
+        return self._subscriber.deadlines_missed
 
     def close(self) -> None:
         """Closes the subscriber and ends its waiting calls; received tensors stay valid.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tensorbus import _core
 from tensorbus._base.arguments import seconds
+from tensorbus._base.listed import Listed
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._core import Outcome, Participant
@@ -18,6 +20,7 @@ class PublisherInfo:
     """A publisher of any process of the domain."""
 
     topic: str
+    """The name of its topic."""
     node: str
     """The name of its node; "" if it belongs to none."""
     type: str
@@ -40,7 +43,9 @@ class TopicInfo:
     """A topic and its publishers."""
 
     name: str
+    """The name of the topic."""
     publishers: tuple[PublisherInfo, ...]
+    """Its publishers, at least one."""
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -54,6 +59,7 @@ class NodeInfo:
     """A node of any process, and the topics that it publishes."""
 
     name: str
+    """The name of the node."""
     topics: tuple[str, ...]
     """The topics that it publishes. For a node on another machine, only those that the bridge
     carries."""
@@ -63,6 +69,47 @@ class NodeInfo:
     """The id of its participant."""
     machine: str = ""
     """The name of the other machine, if a bridge connects the node; "" for this machine."""
+
+
+class _Topics(Listed[TopicInfo]):
+    """The list of `list_topics`."""
+
+    __slots__ = ()
+    _kind = TopicInfo
+
+    def _table(self) -> str:
+        from tensorbus._base.html import grid
+
+        rows = (
+            (
+                topic.name,
+                ", ".join(each.partition("\n")[0] for each in topic.types),
+                len(topic.publishers),
+                _names(each.node for each in topic.publishers),
+                _names(each.machine for each in topic.publishers),
+            )
+            for topic in self
+        )
+        columns = ("topic", "type", "publishers", "nodes", "machines")
+        return grid(f"topics: {len(self)}", columns, rows, len(self))
+
+
+class _Nodes(Listed[NodeInfo]):
+    """The list of `list_nodes`."""
+
+    __slots__ = ()
+    _kind = NodeInfo
+
+    def _table(self) -> str:
+        from tensorbus._base.html import grid
+
+        rows = ((node.name, node.pid or "", node.machine, _names(node.topics)) for node in self)
+        columns = ("node", "pid", "machine", "publishes")
+        return grid(f"nodes: {len(self)}", columns, rows, len(self))
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(sorted({*names} - {""}))
 
 
 @public
@@ -80,7 +127,7 @@ def list_topics(domain: str | None = None) -> list[TopicInfo]:
     topics: dict[str, list[PublisherInfo]] = {}
     for publisher in _publishers(domain):
         topics.setdefault(publisher.topic, []).append(publisher)
-    return [TopicInfo(name, tuple(topics[name])) for name in sorted(topics)]
+    return _Topics(TopicInfo(name, tuple(topics[name])) for name in sorted(topics))
 
 
 @public
@@ -111,7 +158,7 @@ def list_nodes(domain: str | None = None) -> list[NodeInfo]:
         )
         for node in _core.list_nodes(participant(domain))
     ]
-    return sorted(nodes, key=lambda node: (node.name, node.machine, node.pid))
+    return _Nodes(sorted(nodes, key=lambda node: (node.name, node.machine, node.pid)))
 
 
 @public

@@ -21,7 +21,7 @@ class PublisherOptions(TypedDict, total=False):
 
 
 class SubscriberOptions(TypedDict, total=False):
-    """The keyword arguments of `Subscriber`, without `depth` and `node`."""
+    """The keyword arguments of `Subscriber`, without `depth`, `node` and those of liveliness."""
 
     timeout: float | None
     max_held: int

@@ -6,17 +6,18 @@ import dataclasses
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from itertools import islice
 from reprlib import repr as short
 from typing import Any
 
 from tensorbus._base.errors import Error
-from tensorbus._base.html import Html, table
+from tensorbus._base.html import ROWS, Html, grid, table
 from tensorbus._tensors import numpy_arrays
 
 _SIDE = 160  # maximum width and height of a thumbnail, in pixels
-ROWS = 20  # maximum rows of a table
+_SMALL_SIDE = 64  # the same, of a thumbnail in a list of samples
+_COLUMNS = 8  # maximum fields of the messages in a list of samples
 _HOST = 1  # DLPack's number for main memory
 
 
@@ -41,6 +42,47 @@ def preview(title: str, read: Any) -> Html:
     if len(fields) > ROWS:
         rows["..."] = f"{len(fields) - ROWS} more"
     return table(title, rows)
+
+
+def preview_list(
+    title: str, samples: Sequence[Any], when: str, time_of: Callable[[Any], str]
+) -> Html:
+    """A table of samples, with a column for each field of their messages.
+
+    Args:
+        title: the heading of the table.
+        samples: the samples; the first 20 are shown.
+        when: the name of the column of times.
+        time_of: the text of a sample's time.
+    """
+    found = [_read(samples, index, time_of) for index in range(min(len(samples), ROWS))]
+    names = [*dict.fromkeys(name for _, message in found for name in message)][:_COLUMNS]
+    rows = ((*head, *(_cell_of(message, name) for name in names)) for head, message in found)
+    return grid(title, ("topic", "sequence", when, *map(str, names)), rows, len(samples))
+
+
+def _read(
+    samples: Sequence[Any], index: int, time_of: Callable[[Any], str]
+) -> tuple[tuple[object, ...], Mapping[Any, Any]]:
+    """The first three cells of a sample's row, and its fields; or the error."""
+    head: tuple[object, ...] = ("", "", "")
+    try:
+        sample = samples[index]
+        head = (sample.header.topic, sample.header.sequence, time_of(sample))
+        data = sample.data
+    except Error as error:
+        return head, {"error": error}
+    fields = fields_of(data)
+    return head, {"data": data} if fields is None else fields
+
+
+def _cell_of(message: Mapping[Any, Any], name: Any) -> str:
+    if name not in message:
+        return ""
+    value = message[name]
+    if isinstance(value, Error):
+        return str(value)
+    return _cell(value, message.get("encoding"), _SMALL_SIDE)
 
 
 def fields_of(data: Any) -> Mapping[Any, Any] | None:
@@ -76,16 +118,17 @@ def red_first(image: Any, encoding: object) -> Any:
     return image[..., [2, 1, 0, 3][: image.shape[-1]]]
 
 
-def _cell(value: Any, encoding: object = None) -> str:
+def _cell(value: Any, encoding: object = None, side: int = _SIDE) -> str:
     """The content of one cell. Elements of a tensor on a GPU are not read.
 
     Args:
         value: the value.
         encoding: the encoding of images, which is another field of their message.
+        side: see `thumbnail`.
     """
     if is_tensor(value):
         text = f"{value.dtype} {tuple(value.shape)}"
-        png = thumbnail(value, encoding)
+        png = thumbnail(value, encoding, side)
         if png is None:
             return text
         image = f'<img src="data:image/png;base64,{b64encode(png).decode()}">'
@@ -96,8 +139,8 @@ def _cell(value: Any, encoding: object = None) -> str:
     return f"{name} of {len(value)}" if isinstance(value, Sized) else name
 
 
-def thumbnail(tensor: Any, encoding: object = None) -> bytes | None:
-    """A PNG of at most 160 x 160 pixels, if the tensor is an image in main memory.
+def thumbnail(tensor: Any, encoding: object = None, side: int = _SIDE) -> bytes | None:
+    """A PNG of at most `side` x `side` pixels, if the tensor is an image in main memory.
 
     An image has shape (height, width, 3) or (height, width, 1), and elements of uint8, or floats
     from 0 to 1. `encoding` is the order of its channels, for example "bgr8"; by default "rgb8".
@@ -106,7 +149,7 @@ def thumbnail(tensor: Any, encoding: object = None) -> bytes | None:
     >>> thumbnail(np.zeros((480, 640, 3), np.uint8))[:4], thumbnail(np.zeros(3))
     (b'\\x89PNG', None)
     """
-    image = pixels(tensor, _SIDE, encoding)
+    image = pixels(tensor, side, encoding)
     return None if image is None else _png(image)
 
 

@@ -15,16 +15,20 @@ from tensorbus._base.errors import Closed, InvalidArgument, Timeout
 from tensorbus._base.generics import T
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
+from tensorbus._codec.fields import flatten
+from tensorbus._codec.received import SampleInside
 from tensorbus._codec.typed import plan_or_none
+from tensorbus._codec.unwrapping import without_samples
 from tensorbus._core import Outcome
 from tensorbus._tensors.allocation import tensor_in
 from tensorbus._tensors.conversion import learn_class_of
 from tensorbus._topics.parents import Parents
+from tensorbus._topics.sample import Sample
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import PublisherStats
-    from tensorbus._topics.sample import Header, Sample
+    from tensorbus._topics.sample import Header
 
 
 _DEFAULT_DEPTH = 8
@@ -226,13 +230,27 @@ class Publisher(Closing, Generic[T]):
                 return self.publish(data, timeout=timeout, stream=stream)
         if timeout is None:
             timeout = self._timeout
+        if type(data) is Sample:  # faster than SampleInside, which all other samples raise
+            data = data.data  # type: ignore[attr-defined]
         handle = None if stream is None else stream_of(stream)
         plan = None if self._type is None else self._type.core
         try:
             return self._delivered(self._core.publish_any(data, timeout, handle, plan))
+        except SampleInside:
+            return self._delivered(self._publish_unwrapped(data, timeout, handle))
         except TypeError:
             seconds("timeout", timeout)  # raises a clearer error if the timeout is at fault
             raise
+
+    def _publish_unwrapped(
+        self, data: Any, timeout: float | None, stream: int | None
+    ) -> int | Outcome:
+        """Publishes a message that has samples in it."""
+        checked = data if self._type is None else self._type.checked(data)
+        outgoing, fields = flatten(without_samples(checked))
+        if stream is not None:
+            outgoing.set_stream(stream)
+        return self._core.publish(outgoing, fields, timeout)
 
     def publish_many(self, messages: Iterable[T], *, timeout: float | None = None) -> int:
         """Publishes each row of an array, or each item of an iterable, as one message.

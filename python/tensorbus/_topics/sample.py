@@ -10,8 +10,10 @@ from tensorbus._base.closing import cannot_pickle
 from tensorbus._base.device import device_of, stream_of
 from tensorbus._base.errors import Unsupported
 from tensorbus._base.generics import T
+from tensorbus._base.listed import Listed
 from tensorbus._base.public import public
 from tensorbus._codec.fields import unflatten
+from tensorbus._codec.received import Received
 from tensorbus._tensors import numpy_arrays
 from tensorbus._tensors.library import CONJUGATE, NEGATIVE, Library
 
@@ -50,6 +52,7 @@ class Header(NamedTuple):
     timestamp_ns: int
     """The wall clock when it was published, in nanoseconds since 1970."""
     topic: str
+    """The name of the topic on which it was published."""
     publisher: str
     """The name of its publisher: the participant's id, ".", and the publisher's number in it."""
     fingerprint: int
@@ -59,8 +62,11 @@ class Header(NamedTuple):
 
 
 @public
-class Sample(Generic[T]):
+class Sample(Received, Generic[T]):
     """One received message. Its tensors stay valid as long as any view of them exists.
+
+    It can be published, put, shared and sent as it is, alone or inside a message: it then stands
+    for its `data`, whose tensors go by reference.
 
     A sample of a single tensor supports DLPack, `torch.from_dlpack(sample)`, and NumPy,
     `np.asarray(sample)`. Neither copies.
@@ -254,6 +260,24 @@ def format_age(nanoseconds: int) -> str:
     """
     milliseconds = max(nanoseconds, 0) / 1e6
     return f"{milliseconds:.1f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
+
+
+class Samples(Listed[Sample[T]]):
+    """A list of samples; a notebook shows their fields, with thumbnails of images."""
+
+    __slots__ = ()
+    _kind = Sample
+
+    def _table(self) -> str:
+        from tensorbus._topics.preview import preview_list
+
+        now = time.time_ns()
+        return preview_list(
+            f"samples: {len(self)}",
+            self,
+            "age",
+            lambda sample: format_age(now - sample.header.timestamp_ns),
+        )
 
 
 Made = TypeVar("Made", bound=Sample[Any])

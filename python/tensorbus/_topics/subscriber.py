@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic
 
 from tensorbus import _core
@@ -25,11 +25,13 @@ from tensorbus._codec.typed import plan_or_none
 from tensorbus._core import Outcome
 from tensorbus._tensors.conversion import writable
 from tensorbus._tensors.library import Library, library_or_none
-from tensorbus._topics.sample import Sample, sample_of
+from tensorbus._topics.sample import Sample, Samples, sample_of
 
 if TYPE_CHECKING:
     from tensorbus._base.generics import MessageClass
     from tensorbus._base.stats import SubscriberStats
+    from tensorbus._topics.async_receiver import AsyncReceiver
+    from tensorbus._topics.liveliness import Liveliness, OnDeadlineMissed, OnPublisherLost, R
 
 
 @public
@@ -68,6 +70,16 @@ class Subscriber(Closing, Generic[T]):
         device: "cuda:0" and so on: tensors of a GPU that this process cannot use arrive in main
             memory, and are copied to this GPU (docs/cuda.md). Other tensors are not moved. "cpu":
             the publisher copies all tensors of GPUs to main memory. Not with access "shared".
+        expect_every: seconds within which the next sample is expected after each sample; `None`: no
+            deadline. `deadlines_missed` counts the deadlines that passed without a sample.
+        expect_first: seconds, from the making of the subscriber, within which the first sample is
+            expected, and again if none has arrived; `None`: `expect_every`, but at least 5 seconds;
+            `math.inf`: no deadline for the first sample.
+        on_deadline_missed: called with a `DeadlineMissed` when a deadline has passed, see below.
+        on_publisher_lost: called with a `PublisherLost` when a connected publisher has closed, or
+            its process has died, after its last sample was received. It is called by the thread
+            that receives or iterates, while it waits or before it returns a sample, and so is
+            `on_deadline_missed`. What it raises is raised by that call; no sample is lost.
         node: the name of the node that `inspect` shows; `Node.create_subscriber` sets it.
         library: "torch", "numpy", "jax" or "dlpack" (an object with `__dlpack__` and the buffer
             protocol); by default each tensor arrives in the library that it was sent from.
@@ -108,6 +120,10 @@ class Subscriber(Closing, Generic[T]):
         pin: bool = False,
         device: Any = None,
         library: Library | None = None,
+        expect_every: float | None = None,
+        expect_first: float | None = None,
+        on_deadline_missed: OnDeadlineMissed | None = None,
+        on_publisher_lost: OnPublisherLost | None = None,
         node: str = "",
         domain: str | None = None,
     ) -> None:
@@ -134,6 +150,12 @@ class Subscriber(Closing, Generic[T]):
             device=STAYS if device is None else ordinal_of(device),
             node=node,
         )
+        events = expect_every, expect_first, on_deadline_missed, on_publisher_lost
+        self._liveliness: Liveliness | None = None
+        if any(each is not None for each in events):
+            from tensorbus._topics.liveliness import Liveliness
+
+            self._liveliness = Liveliness(self._core, topic, *events)
 
     @property
     def topic(self) -> str:
@@ -154,7 +176,10 @@ class Subscriber(Closing, Generic[T]):
                 needs; the next call returns the same sample.
         """
         try:
-            result = self._core.receive(self._timeout if timeout is None else timeout)
+            limit = self._timeout if timeout is None else timeout
+            alive = self._liveliness
+            take = self._core.receive
+            result = take(limit) if alive is None else alive.receive(take, limit)
         except TypeError:
             seconds("timeout", timeout)  # raises a clearer error if the timeout is at fault
             raise
@@ -165,7 +190,8 @@ class Subscriber(Closing, Generic[T]):
 
     def try_receive(self) -> Sample[T] | None:
         """The next sample if one waits. Raises `Closed` and `HoldLimit` like `receive`."""
-        result = self._core.try_receive()
+        alive, take = self._liveliness, self._core.try_receive
+        result = take() if alive is None else alive.receive(lambda _: take(), 0)
         if isinstance(result, _core.Sample):
             return sample_of(result, self._library, self._type)
         self._raise_for(result)
@@ -212,12 +238,13 @@ class Subscriber(Closing, Generic[T]):
         return self._take_many(max_count, 0)
 
     def _take_many(self, max_count: int, timeout: float | None) -> list[Sample[T]]:
-        result = self._core.receive_many(whole_number("max_count", max_count, low=1), timeout)
+        count = whole_number("max_count", max_count, low=1)
+        result = self._take(lambda left: self._core.receive_many(count, left), timeout)
         if isinstance(result, list):
             library, plan = self._library, self._type
-            return [sample_of(core, library, plan) for core in result]
+            return Samples([sample_of(core, library, plan) for core in result])
         self._raise_for(result)
-        return []
+        return Samples()
 
     def receive_into(self, array: Any, timeout: float | None = None) -> int:
         """Copies messages of one tensor each into the rows of an array: for many small messages.
@@ -242,11 +269,17 @@ class Subscriber(Closing, Generic[T]):
                 row was filled. After the first row, the next call raises the error instead.
         """
         limit = self._timeout if timeout is None else timeout
-        result = self._core.receive_into(writable(array), limit)
+        rows = writable(array)
+        result = self._take(lambda left: self._core.receive_into(rows, left), limit)
         if isinstance(result, int):
             return result
         self._raise_for(result)
         raise Timeout(f"no sample on {self._topic!r} in time{self._hint()}")
+
+    def _take(self, take: Callable[[float | None], R], timeout: float | None) -> R | Outcome:
+        """Calls the core; with callbacks, repeatedly until there is a sample."""
+        alive = self._liveliness
+        return take(timeout) if alive is None else alive.receive(take, timeout)
 
     def __iter__(self) -> Iterator[Sample[T]]:
         """The next samples. Iteration ends after the subscriber's timeout, or when it is closed.
@@ -275,10 +308,23 @@ class Subscriber(Closing, Generic[T]):
 
     def __aiter__(self) -> AsyncIterator[Sample[T]]:
         """Iterates with `async for`. `AsyncSubscriber` has the other calls for asyncio."""
-        # Imported here: asyncio takes longer to import than all of Tensorbus.
-        from tensorbus._topics.async_receiver import AsyncReceiver
+        return self._async_receiver(self._timeout, end_of_stream=self._end_of_stream)
 
-        return AsyncReceiver(self, self._timeout, end_of_stream=self._end_of_stream)
+    def _async_receiver(
+        self, timeout: float | None, spin: float = 0, *, end_of_stream: bool = False
+    ) -> AsyncReceiver[T]:
+        # Imported here: asyncio takes longer to import than all of Tensorbus.
+        from tensorbus._topics.async_receiver import AsyncReceiver, ExpectingReceiver
+
+        if self._liveliness is None:
+            return AsyncReceiver(self, timeout, spin, end_of_stream=end_of_stream)
+        left = self._liveliness.seconds_left
+        return ExpectingReceiver(self, timeout, spin, left, end_of_stream=end_of_stream)
+
+    @property
+    def deadlines_missed(self) -> int:
+        """How many deadlines were missed, as far as calls have waited for samples."""
+        return 0 if self._liveliness is None else self._liveliness.missed
 
     def ready(self) -> bool:
         """Whether `receive` would return or raise at once. Takes no sample.

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tensorbus._base.signals import stop_signals
 from tensorbus._base.text import json_text
 from tensorbus._inspection.units import shown
-from tensorbus._trace.durations import hops_of, paths_of, table_of
+from tensorbus._trace.durations import Durations, hops_of, paths_of, table_of
 from tensorbus._trace.events import Source
 from tensorbus._trace.perfetto import json_of
 from tensorbus._trace.recording import Recording
 from tensorbus._trace.samples import samples_of
+
+PrintRecord = Callable[[str, Mapping[str, Any]], None]  # of a kind, and its fields
 
 _HEAD = ("", "in", "samples", "p50 ms", "p99 ms")
 
@@ -24,8 +27,16 @@ def run(
     output: str = "trace.json",
     seconds: float | None = None,
     domain: str | None = None,
+    print_record: PrintRecord | None = None,
 ) -> int:
     """Records for `seconds`, or until Ctrl-C; then writes the file and prints the tables.
+
+    Args:
+        topics: names of topics; empty for all.
+        output: the file.
+        seconds: how long to record; `None`: until Ctrl-C.
+        domain: see `tensorbus.participant`.
+        print_record: called with a kind, "hop" or "path", and each row, instead of printing tables.
 
     Returns:
         The exit status: 1 if no process could be traced.
@@ -47,30 +58,55 @@ def run(
         recording.end()
     has_events = any(source.state in ("traced", "ended") for source in recording.sources)
     # The file is written before the tables are printed: the terminal may be gone.
-    summary = _write(recording, path) if has_events else ""
+    summary = _write(recording, path) if has_events else None
     if not has_events and is_new:
         path.unlink()
     for line in _troubles(recording.sources, full=recording.is_full):
         print(f"tensorbus: {shown(line)}", file=sys.stderr)
-    if summary:
-        print(summary)
+    if summary is not None:
+        names = [source.name for source in recording.sources]
+        if print_record is None:
+            print(f"{_text_of(summary, names)}: {path}, for https://ui.perfetto.dev")
+        else:
+            _print_records(summary, names, print_record)
     return 0 if has_events else 1
 
 
-def _write(recording: Recording, path: Path) -> str:
-    """Writes the file and returns the tables to print."""
+class _Summary(NamedTuple):
+    hops: list[Durations]
+    paths: list[Durations]
+    events: int
+
+
+def _write(recording: Recording, path: Path) -> _Summary:
+    """Writes the file and returns what is printed."""
     events = recording.events()
     samples = samples_of(events)
     trace = json_of(samples, recording.topic_of, recording.sources, recording.threads_of(events))
     path.write_text(json_text(trace))
-    names = [source.name for source in recording.sources]
-    hops = table_of(hops_of(samples, recording.topic_of), names)
-    paths = table_of(paths_of(samples, recording.topic_of), names)
+    topic_of = recording.topic_of
+    return _Summary(hops_of(samples, topic_of), paths_of(samples, topic_of), len(events))
+
+
+def _text_of(summary: _Summary, names: Sequence[str]) -> str:
     tables = [
-        "\n".join(_lines([(title, *_HEAD[1:]), *rows]))
-        for title, rows in (("hop", hops), ("path", paths))
+        "\n".join(_lines([(title, *_HEAD[1:]), *table_of(rows, names)]))
+        for title, rows in (("hop", summary.hops), ("path", summary.paths))
     ]
-    return "\n\n".join([*tables, f"{len(events)} events: {path}, for https://ui.perfetto.dev"])
+    return "\n\n".join([*tables, f"{summary.events} events"])
+
+
+def _print_records(summary: _Summary, names: Sequence[str], print_record: PrintRecord) -> None:
+    for kind, rows in (("hop", summary.hops), ("path", summary.paths)):
+        for row in rows:
+            values = {
+                kind: row.name,
+                "process": names[row.process],
+                "samples": len(row.times_ns),
+                "p50_ns": row.percentile(50),
+                "p99_ns": row.percentile(99),
+            }
+            print_record(kind, values)
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:

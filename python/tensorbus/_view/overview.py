@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tensorbus._base.errors import Error
 from tensorbus._inspection.report import Inspection
+from tensorbus._up.running import running_pipelines
 from tensorbus._view.channel import Frame, Take
 from tensorbus._view.summary import summary
 
@@ -44,4 +45,5 @@ class Overview:
 
     def _next(self, before: Inspection | None) -> tuple[Inspection, bytes]:
         after = self._inspect()
-        return after, Frame(summary(before, after)).encoded()
+        pipelines = running_pipelines(after.domain)
+        return after, Frame(summary(before, after, pipelines)).encoded()

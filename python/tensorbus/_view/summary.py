@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tensorbus._inspection.report import Inspection, ParticipantReport
+from tensorbus._up.running import PipelineReport, why_unwell
 from tensorbus._view.graph import graph
 from tensorbus._view.traffic import Traffic, traffic
 
 
-def summary(before: Inspection | None, after: Inspection) -> dict[str, Any]:
-    """The page's content except for its tiles: graph, topics, processes and held memory."""
+def summary(
+    before: Inspection | None, after: Inspection, pipelines: Iterable[PipelineReport] = ()
+) -> dict[str, Any]:
+    """The page's content except for its tiles: graph, topics, processes, held memory, pipelines."""
     flows = traffic(before, after)
     return {
         "domain": after.domain,
@@ -19,6 +23,7 @@ def summary(before: Inspection | None, after: Inspection) -> dict[str, Any]:
         "topics": _topics(after, flows),
         "processes": [_process(participant) for participant in after.participants],
         "held": _held(after),
+        "pipelines": [row for pipeline in pipelines for row in _pipeline(pipeline)],
     }
 
 
@@ -100,3 +105,21 @@ def _held(inspection: Inspection) -> list[dict[str, Any]]:
                 }
             )
     return sorted(found, key=lambda row: -row["bytes"])
+
+
+def _pipeline(pipeline: PipelineReport) -> list[dict[str, Any]]:
+    """A row for each process; a row without a state for a pipeline that did not reply."""
+    if pipeline.error:
+        row = {"process": pipeline.name, "state": "", "pid": 0, "restarts": 0}
+        return [{**row, "why": pipeline.error, "unwell": True}]
+    return [
+        {
+            "process": f"{pipeline.name}: {process.process}",
+            "state": process.state,
+            "pid": process.pid,
+            "restarts": process.restarts,
+            "why": why_unwell(process) or process.reason,
+            "unwell": bool(why_unwell(process)),
+        }
+        for process in pipeline.processes
+    ]

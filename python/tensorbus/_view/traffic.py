@@ -11,7 +11,7 @@ from tensorbus._inspection.report import (
     LinkReport,
     ParticipantReport,
 )
-from tensorbus._top.troubles import is_blocked
+from tensorbus._inspection.troubles import is_blocked
 
 End = tuple[str, str]
 """A participant's id and the name of one of its nodes; "": none."""

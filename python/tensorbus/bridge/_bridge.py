@@ -34,7 +34,7 @@ from tensorbus.bridge._streams.channel import Channel
 from tensorbus.bridge._streams.channels import Serve
 from tensorbus.bridge._wire.compression import codecs
 from tensorbus.bridge._wire.frames import ANY, MAGIC, VERSION, Hello, PublisherEntry, QueueEntry
-from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane, LaneOwner
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, ConnectionOver, Lane, LaneOwner
 from tensorbus.bridge._wire.tcp import CLOSED_IN_TLS, TcpNetwork
 
 logger = logging.getLogger("tensorbus.bridge")
@@ -266,7 +266,7 @@ class Bridge:
         session = self._sessions.get((hello.machine, hello.bridge))
         if hello.lane == BULK:
             if session is None or session.connection != hello.connection or not session.connected:
-                raise ProtocolError("HELLO.connection: there is no such connection")
+                raise ConnectionOver
             lane.send(self._hello(BULK, hello.connection, ""))
             session.add_bulk(lane)
             return session

@@ -35,7 +35,7 @@ from tensorbus.bridge._wire.frames import (
     Unwant,
     Want,
 )
-from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, Lane
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, SILENCE, ConnectionOver, Lane
 
 _OF_CONNECTION = 4  # descriptors of a connection
 
@@ -128,10 +128,11 @@ class Session:
     def add_bulk(self, bulk: Lane) -> None:
         """
         Raises:
-            ProtocolError: the connection already has a bulk lane, or is gone.
+            ProtocolError: the connection already has a bulk lane.
+            ConnectionOver: the express lane has ended meanwhile.
         """
         if not self.connected:
-            raise ProtocolError("HELLO.connection: it is gone")
+            raise ConnectionOver
         if BULK in self._lanes:
             raise ProtocolError("HELLO.lane: the connection has a bulk lane")
         self._lanes[BULK] = bulk

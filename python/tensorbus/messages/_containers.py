@@ -7,14 +7,10 @@ from typing import Any
 
 from tensorbus._base.errors import Unsupported
 from tensorbus._tensors.library import Library
-from tensorbus.messages._kinds import AnyKind, Enumeration, Kind, NameOf
+from tensorbus.messages._kinds import AnyKind, Enumeration, Kind, NameOf, lowered_value
 from tensorbus.messages._mismatch import Mismatch, refused
 
 Convert = Callable[[Kind, Any], Any]
-
-
-def _lowered(kind: Kind, value: Any) -> Any:
-    return kind.lower(value)
 
 
 def _restorer(library: Library | None) -> Convert:
@@ -28,7 +24,7 @@ class Container(Kind):
         raise NotImplementedError
 
     def lower(self, value: Any) -> Any:
-        return self._converted(value, _lowered)
+        return self._converted(value, lowered_value)
 
     def restore(self, value: Any, library: Library | None) -> Any:
         return self._converted(value, _restorer(library))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tensorbus._base.errors import Unsupported
+from tensorbus._codec.received import Received
 from tensorbus._tensors.library import Library
 from tensorbus.messages._mismatch import Mismatch, refused
 
@@ -56,6 +57,11 @@ class Kind:
             Mismatch: the value is not of this type.
         """
         return self.lower(value)
+
+
+def lowered_value(kind: Kind, value: Any) -> Any:
+    """`kind.lower(value)`, where a received sample stands for its data."""
+    return kind.lower(value.data if isinstance(value, Received) else value)
 
 
 class Everything(set[type]):

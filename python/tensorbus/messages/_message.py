@@ -27,6 +27,7 @@ class MessageHeader(NamedTuple):
     timestamp_ns: int
     """The wall clock of the writer, in nanoseconds since 1970."""
     sequence: int
+    """The number that `to_bytes` was given; by default 0."""
 
 
 @public

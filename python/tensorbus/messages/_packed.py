@@ -26,7 +26,7 @@ from typing import Any
 from msgspec import DecodeError, ValidationError, msgpack
 
 from tensorbus._base.errors import MessageError, ProtocolError
-from tensorbus._core import pack_message
+from tensorbus._codec.fields import packed_into
 from tensorbus._core import unpack as unpack_fields
 from tensorbus.messages import _registry
 from tensorbus.messages._packed_tensors import PackedTensor, Packing, Unpacker
@@ -42,8 +42,7 @@ Header = tuple[int, int, int]
 def pack(message: Any, timestamp_ns: int | None, sequence: int) -> bytes:
     """See `Message.to_bytes`."""
     plan = plan_of(type(message))
-    packing = Packing()
-    fields = pack_message(packing, plan.checked(message))
+    packing, fields = packed_into(Packing, plan.checked(message))
     table = msgpack.encode((plan.name, fields, packing.table))
     at = time.time_ns() if timestamp_ns is None else timestamp_ns
     head = _HEAD.pack(_MAGIC, len(table), plan.fingerprint, at, sequence)

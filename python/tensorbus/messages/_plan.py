@@ -10,12 +10,13 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from tensorbus._base.errors import Error, MessageError, Unsupported
+from tensorbus._codec.received import Received
 from tensorbus._codec.typed import LoweredMessage
 from tensorbus._core import MessagePlan
 from tensorbus._tensors.library import Library
 from tensorbus.messages._annotations import hints_of, kind_of
 from tensorbus.messages._definition import Line, definition_text, fingerprint_of
-from tensorbus.messages._kinds import AnyKind, Everything, Kind, NameOf, Usual
+from tensorbus.messages._kinds import AnyKind, Everything, Kind, NameOf, Usual, lowered_value
 from tensorbus.messages._mismatch import Mismatch, class_name, refused
 
 
@@ -139,7 +140,7 @@ class Plan:
             value = lowered[name]
             if type(value) not in exact:
                 try:
-                    lowered[name] = kind.lower(value)
+                    lowered[name] = lowered_value(kind, value)
                 except Mismatch as mismatch:
                     raise mismatch.inside(f".{name}") from None
         return lowered
@@ -190,13 +191,15 @@ class Plan:
         return received
 
     def checked(self, message: Any) -> dict[str, Any]:
-        """The result of `lower`, for a message of exactly this type.
+        """The result of `lower`, for a message of exactly this type, or a sample of one.
 
         Raises:
             MessageError: the message or a field has another type; the text names its place and both
                 types.
             Unsupported: the message is nested too deeply, or contains itself.
         """
+        if isinstance(message, Received):
+            message = message.data
         if type(message) is not self.cls and not self.is_same_as(type(message)):
             raise MessageError(f"expected {self.name}, got {class_name(type(message))}")
         try:

@@ -43,6 +43,7 @@ class StringMessage(Message):
     """A text."""
 
     data: str
+    """The text."""
 
 
 @dataclass
@@ -50,6 +51,7 @@ class IntMessage(Message):
     """A whole number; C++ reads numbers of up to 64 bits."""
 
     data: int
+    """The number."""
 
 
 @dataclass
@@ -57,6 +59,7 @@ class FloatMessage(Message):
     """A number."""
 
     data: float
+    """The number."""
 
 
 @dataclass
@@ -64,6 +67,7 @@ class BytesMessage(Message):
     """Bytes."""
 
     data: bytes
+    """The bytes."""
 
 
 @dataclass
@@ -71,6 +75,7 @@ class DictMessage(Message):
     """A dict of any values that can be sent, arrays and tensors included. Keys keep their types."""
 
     data: dict[Any, Any]
+    """The dict."""
 
 
 @dataclass
@@ -78,6 +83,7 @@ class ListMessage(Message):
     """A list of any values that can be sent, arrays and tensors included."""
 
     data: list[Any]
+    """The list."""
 
 
 @dataclass
@@ -89,8 +95,11 @@ class ArrayMessage(Message):
     """
 
     data: np.ndarray[Any, Any]
+    """The array."""
     name: str = ""
+    """Its name, chosen by the program."""
     frame_id: str = ""
+    """The frame of its coordinates."""
 
 
 @dataclass
@@ -98,7 +107,9 @@ class MultiArrayMessage(Message):
     """NumPy arrays by name."""
 
     arrays: dict[str, np.ndarray[Any, Any]]
+    """The arrays, by their names."""
     frame_id: str = ""
+    """The frame of their coordinates."""
 
 
 @dataclass
@@ -114,7 +125,9 @@ class TensorMessage(Message):
     """
 
     data: torch.Tensor
+    """The tensor."""
     name: str = ""
+    """Its name, chosen by the program."""
 
     def __post_init__(self) -> None:
         _check_is_tensor("TensorMessage.data", self.data)
@@ -130,6 +143,7 @@ class MultiTensorMessage(Message):
     """Torch tensors by name. It raises like `TensorMessage`."""
 
     tensors: dict[str, torch.Tensor]
+    """The tensors, by their names."""
 
     def __post_init__(self) -> None:
         for name, tensor in self.tensors.items():
@@ -154,9 +168,13 @@ class ImageMessage(Message):
     """
 
     data: np.ndarray[Any, Any]
+    """The pixels: (height, width) or (height, width, channels)."""
     encoding: str = "rgb8"
+    """The meaning of the channels, as in ROS: "rgb8", "bgr8", "mono8", "16UC1" and so on."""
     width: int = 0
+    """Pixels in a row."""
     height: int = 0
+    """Rows of pixels."""
 
     def __post_init__(self) -> None:
         shape: Any = getattr(self.data, "shape", ())
@@ -170,20 +188,29 @@ class PointCloudMessage(Message):
     """Points of shape (N, 3), with properties of each point."""
 
     points: np.ndarray[Any, Any]
-    colors: np.ndarray[Any, Any] | None = None  # (N, 3)
-    intensity: np.ndarray[Any, Any] | None = None  # (N,)
-    normals: np.ndarray[Any, Any] | None = None  # (N, 3)
+    """The positions: (N, 3), in metres if `frame_id` is a frame of ROS."""
+    colors: np.ndarray[Any, Any] | None = None
+    """The color of each point: (N, 3)."""
+    intensity: np.ndarray[Any, Any] | None = None
+    """The intensity of each point: (N,)."""
+    normals: np.ndarray[Any, Any] | None = None
+    """The normal of each point: (N, 3)."""
     frame_id: str = ""
+    """The frame of the coordinates."""
 
 
 @dataclass
 class PoseMessage(Message):
     """The position and orientation of the frame `child_frame_id` in the frame `frame_id`."""
 
-    position: np.ndarray[Any, Any]  # (3,)
-    orientation: np.ndarray[Any, Any]  # (4,): a quaternion x, y, z, w
+    position: np.ndarray[Any, Any]
+    """(3,): x, y, z, in metres if the frames are those of ROS."""
+    orientation: np.ndarray[Any, Any]
+    """(4,): a quaternion x, y, z, w."""
     frame_id: str = ""
+    """The frame in which the pose is given."""
     child_frame_id: str = ""
+    """The frame whose pose it is."""
 
 
 @dataclass
@@ -191,8 +218,11 @@ class TransformMessage(Message):
     """A homogeneous transform between two frames, as a matrix of shape (4, 4)."""
 
     matrix: np.ndarray[Any, Any]
+    """The matrix: (4, 4). It maps coordinates of `child_frame_id` to those of `frame_id`."""
     frame_id: str = ""
+    """The frame into which it maps."""
     child_frame_id: str = ""
+    """The frame from which it maps."""
 
 
 @dataclass
@@ -200,7 +230,9 @@ class TimestampMessage(Message):
     """A time: seconds since 1970, and nanoseconds of the current second."""
 
     sec: int
+    """Seconds since 1970."""
     nanosec: int
+    """Nanoseconds of the current second, 0 to 999,999,999."""
 
     @classmethod
     def now(cls) -> Self:
@@ -213,9 +245,13 @@ class HeaderMessage(Message):
     """Time, frame and sequence number, for use as a field of other messages."""
 
     stamp_sec: int
+    """Seconds since 1970."""
     stamp_nanosec: int
+    """Nanoseconds of the current second, 0 to 999,999,999."""
     frame_id: str = ""
+    """The frame of the data."""
     sequence: int = 0
+    """The number of the message, given by the program."""
 
 
 def _check_is_tensor(path: str, value: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -17,9 +17,11 @@ from tensorbus._base.errors import InvalidArgument, Timeout
 from tensorbus._base.participant import participant
 from tensorbus._base.public import public
 from tensorbus._core import Outcome
+from tensorbus._pools.batches import Limits
 from tensorbus._services.client import Client
 from tensorbus._services.service import Service
 from tensorbus._tensors.library import Library
+from tensorbus._topics.liveliness import DeadlineMissed, PublisherLost
 from tensorbus._topics.publisher import Publisher
 from tensorbus._topics.sample_time import TimeOf
 from tensorbus._topics.subscriber import Subscriber
@@ -28,7 +30,7 @@ from tensorbus.nodes._clock_timer import Clock, new_timer
 from tensorbus.nodes._declared import DeclaredParameters, OnSet, service_name
 from tensorbus.nodes._lifecycle import HasLifecycle, Lifecycle
 from tensorbus.nodes._parameters import Parameter, log_undeclared
-from tensorbus.nodes._subscription import Subscription
+from tensorbus.nodes._subscription import Subscription, raise_event
 from tensorbus.nodes._synchronized import SynchronizedCallback, Topics, types_by_topic
 from tensorbus.nodes._threads import Place
 from tensorbus.nodes._timer import Timer
@@ -178,6 +180,10 @@ class Node(HasLifecycle):
         wait_for_topic: bool = True,
         topic_timeout: float | None = None,
         strict: bool = False,
+        expect_every: float | None = None,
+        expect_first: float | None = None,
+        on_deadline_missed: Callback | None = None,
+        on_publisher_lost: Callback | None = None,
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
         **options: Unpack[SubscriberOptions],
@@ -200,6 +206,15 @@ class Node(HasLifecycle):
             strict: a publisher of another type ends `run` or `spin` with `TypeMismatch`. Otherwise
                 the mismatch is reported like an error of a callback, and the samples of other
                 publishers are still received.
+            expect_every: seconds within which the next sample is expected after each sample.
+            expect_first: seconds within which the first sample is expected after the subscriber was
+                made; `None`: `expect_every`, but at least 5 seconds; `math.inf`: no deadline.
+            on_deadline_missed: called with a `DeadlineMissed` when none has arrived in that time,
+                and again each time that it has passed once more.
+            on_publisher_lost: called with a `PublisherLost` when a publisher has closed, or its
+                process has died, after the callback was called for its last sample. Both functions
+                are called where the callback is called, never beside it, and may be `async def` in
+                mode "async". Their errors are reported like those of the callback.
             cpu_affinity: the CPU, or CPUs, of the thread of mode "sync".
             sched_priority: that thread's real-time priority (SCHED_FIFO), 1 to 99.
 
@@ -215,11 +230,16 @@ class Node(HasLifecycle):
         self.__lifecycle.check_open()
         if callback is not None or checked_mode(mode) == "sync":
             callback = checked_callback(callback, checked_mode(mode), ("message", "header"))
-        _refuse(options, "depth", "create_subscriber", "queue_size")
-        if not isinstance(message_type, type) and callable(message_type):
-            raise InvalidArgument(
-                f"message_type={message_type!r}: expected a class. A callback is given as callback="
+        on_event = {
+            kind: checked_callback(function, mode, ("event",))
+            for kind, function in (
+                (DeadlineMissed, on_deadline_missed),
+                (PublisherLost, on_publisher_lost),
             )
+            if function is not None
+        }
+        _refuse(options, "depth", "create_subscriber", "queue_size")
+        _refuse_function("message_type", message_type)
         place = Place.of(mode, cpu_affinity, sched_priority)
         domain = options.setdefault("domain", self.__domain)
         if not wait_for_topic:
@@ -229,6 +249,10 @@ class Node(HasLifecycle):
                 topic,
                 message_type,
                 depth=whole_number("queue_size", queue_size, low=1),
+                expect_every=expect_every,
+                expect_first=expect_first,
+                on_deadline_missed=raise_event if DeadlineMissed in on_event else None,
+                on_publisher_lost=raise_event if PublisherLost in on_event else None,
                 node=self.__name,
                 **options,
             ),
@@ -237,6 +261,7 @@ class Node(HasLifecycle):
             failures=self.__lifecycle.failures,
             topic_timeout=topic_timeout,
             strict=strict,
+            on_event=on_event,
         )
         self.__subscriptions.append(subscription)
         self.__lifecycle.add(subscription, place)
@@ -359,6 +384,8 @@ class Node(HasLifecycle):
         callback: Callback | None = None,
         *,
         concurrency: int = 1,
+        batch: int | None = None,
+        max_wait: float = 0.0,
         mode: Mode = "async",
         cpu_affinity: int | Iterable[int] | None = None,
         sched_priority: int | None = None,
@@ -367,24 +394,46 @@ class Node(HasLifecycle):
         """Replies to requests with the result of `callback(request)` while the node runs.
 
         An exception of the callback is handled as in other callbacks, see `on_error`; the client
-        raises `ServiceError`.
+        raises `ServiceError`. With `batch` this also holds for an exception among the replies.
 
         Args:
             name: the service's name. Any number of processes may offer it; each client distributes
                 its calls over them.
             request_type, reply_type: classes that inherit from `Message`; `None` for any value.
             callback: a function of the request, plain or `async def`.
-            concurrency: how many requests are handled at the same time, in tasks or threads.
+            concurrency: how many requests, or batches, are handled at the same time, in tasks or
+                threads.
+            batch: call the callback with up to so many requests at once, in the form of a
+                `WorkerPool` with `batch`; it returns the replies in the form of results there.
+            max_wait: with `batch`, seconds to wait for further requests after the first.
             library: the library of received tensors, see `tensorbus.Subscriber`.
             mode, cpu_affinity, sched_priority: see `create_subscriber`.
 
         Raises:
-            InvalidArgument, TypeError, AccessDenied, Closed: see `create_subscriber`.
+            InvalidArgument: the node offers this service already, or see `create_subscriber`.
+            TypeError, AccessDenied, Closed: see `create_subscriber`.
             MessageError: a type is not a dataclass.
             Unsupported: a type has a field that cannot be sent.
+
+        >>> import numpy as np
+        >>> with Node("doc/sums") as node:
+        ...     service = node.create_service(
+        ...         "doc/sum", callback=lambda rows: rows.sum(axis=1), batch=8, mode="sync"
+        ...     )
+        ...     node.spin(timeout=0)
+        ...     float(node.create_client("doc/sum").call_sync(np.ones(3), timeout=10))
+        False
+        3.0
         """
         self.__lifecycle.check_open()
-        callback = checked_callback(callback, checked_mode(mode), ("request",))
+        services = (each for each in self.__lifecycle.belongings if isinstance(each, Service))
+        if any(service.is_open_as(name) for service in services):
+            raise InvalidArgument(f"node {self.__name!r} offers service {name!r} already")
+        _refuse_function("request_type", request_type)
+        _refuse_function("reply_type", reply_type)
+        limits = Limits(batch, max_wait)
+        arguments = ("request",) if batch is None else ("requests",)
+        callback = checked_callback(callback, checked_mode(mode), arguments)
         place = Place.of(mode, cpu_affinity, sched_priority)
         service = Service(
             topic_name(name),
@@ -393,6 +442,7 @@ class Node(HasLifecycle):
             callback,
             mode=mode,
             concurrency=concurrency,
+            limits=limits,
             library=library,
             domain=self.__domain,
             failures=self.__lifecycle.failures,
@@ -410,12 +460,13 @@ class Node(HasLifecycle):
         timeout: float | None = None,
         access: Access | None = None,
         library: Library | None = None,
+        reopen: bool = False,
         domain: str | None = None,
     ) -> Client[Request, Reply]:
         """A client of a service, which may be offered later.
 
         Args:
-            name, request_type, reply_type, timeout, access, library: see `Client`.
+            name, request_type, reply_type, timeout, access, library, reopen: see `Client`.
             domain: by default the domain of the node.
 
         Raises:
@@ -430,6 +481,7 @@ class Node(HasLifecycle):
             timeout=timeout,
             access=access,
             library=library,
+            reopen=reopen,
             domain=self.__domain if domain is None else domain,
         )
         self.__lifecycle.belongings.append(client)
@@ -510,3 +562,10 @@ def _refuse(options: Mapping[str, object], keyword: str, method: str, other: str
 def _check_topic(topic: str, domain: str | None) -> None:
     if _core.wait_for_topic(topic, 0, participant(domain)) is not Outcome.DONE:
         raise Timeout(f"topic {topic!r} has no publisher, and wait_for_topic=False")
+
+
+def _refuse_function(argument: str, value: object) -> None:
+    if isinstance(value, (FunctionType, MethodType, BuiltinFunctionType)):
+        raise InvalidArgument(
+            f"{argument}={value!r}: expected a class. A callback is given as callback="
+        )

@@ -27,9 +27,13 @@ class Parameter:
     """A declared parameter of a node."""
 
     name: str
+    """The name, without that of the node."""
     value: Any
+    """The present value, of the type of the default."""
     default: Any
+    """The value that the program has declared."""
     help: str
+    """The description that the program has given; "": none."""
     source: str
     """The source of the value: "command line", "environment", "program" (`Node(parameters=...)`),
     "default", or "service" after `tensorbus param set`."""

@@ -16,7 +16,7 @@ from tensorbus._base.errors import Closed, Error, Timeout, TypeMismatch
 from tensorbus._base.generics import T
 from tensorbus._base.public import public
 from tensorbus._base.stats import SubscriberStats
-from tensorbus._topics.async_receiver import AsyncReceiver
+from tensorbus._topics.liveliness import Event
 from tensorbus._topics.parents import Parents
 from tensorbus._topics.sample import Sample
 from tensorbus._topics.subscriber import Subscriber
@@ -25,6 +25,27 @@ from tensorbus._topics.subscriber import Subscriber
 TURN = 0.001
 # Seconds until the next attempt after an error of receiving.
 RETRY_INTERVAL = 0.01
+
+
+class Happened(Exception):
+    """An event of a subscriber, raised out of a receive: its callback may have to be awaited."""
+
+    def __init__(self, event: Event) -> None:
+        super().__init__(event)
+        self.event = event
+
+
+def raise_event(event: Event) -> None:
+    """The callback of a node's subscriber."""
+    raise Happened(event)
+
+
+def _end_of(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(end: float | None) -> float | None:
+    return None if end is None else max(end - time.monotonic(), 0.0)
 
 
 @public
@@ -48,7 +69,9 @@ class Subscription(Closing, Generic[T]):
         failures: Failures,
         topic_timeout: float | None,
         strict: bool = False,
+        on_event: dict[type[Event], Callback] | None = None,
     ) -> None:
+        """`on_event`: the callbacks for the events that the subscriber raises as `Happened`."""
         self.mode = mode
         self.callback = callback
         self.topic: str = subscriber.topic
@@ -57,7 +80,8 @@ class Subscription(Closing, Generic[T]):
         self.last_receive_time: float | None = None  # from time.time()
         self.running: bool = False
         self._subscriber = subscriber
-        self._receiver = AsyncReceiver(subscriber, None) if mode == "async" else None
+        self._receiver = subscriber._async_receiver(None) if mode == "async" else None
+        self._on_event = on_event or {}
         self._failures = failures
         self._topic_timeout = topic_timeout
         self._strict = strict
@@ -73,7 +97,7 @@ class Subscription(Closing, Generic[T]):
         """
         if self._receiver is None:
             raise RuntimeError(f"the subscriber of {self.topic!r} has mode='sync'")
-        sample = await self._receiver.receive(timeout)
+        sample = await self._receive(timeout)
         self._count()
         return sample
 
@@ -89,6 +113,11 @@ class Subscription(Closing, Generic[T]):
     def dropped_count(self) -> int:
         """How many samples were missed, usually because the queue was full."""
         return self.stats.missed
+
+    @property
+    def deadlines_missed(self) -> int:
+        """How many deadlines were missed, see `Subscriber.deadlines_missed`."""
+        return self._subscriber.deadlines_missed
 
     @property
     def is_connected(self) -> bool:
@@ -132,11 +161,10 @@ class Subscription(Closing, Generic[T]):
             self.running = False
 
     async def _deliver(self, callback: Callback, stop: threading.Event) -> None:
-        assert self._receiver is not None
         busy = 0.0
         while not stop.is_set():
             try:
-                sample = await self._receiver.receive(self._topic_timeout)
+                sample = await self._receive(self._topic_timeout)
             except Closed:
                 self.close()  # also at the end of a stream: no publisher must wait for it
                 return
@@ -151,6 +179,39 @@ class Subscription(Closing, Generic[T]):
             if busy > TURN:
                 busy = 0.0
                 await asyncio.sleep(0)
+
+    async def _receive(self, timeout: float | None) -> Sample[T]:
+        """The next sample; calls the callbacks for events that happen meanwhile."""
+        assert self._receiver is not None
+        end = _end_of(timeout)
+        while True:
+            try:
+                return await self._receiver.receive(_left(end))
+            except Happened as happened:
+                event = happened.event
+            await self._report_event(event)  # not in the context of the exception
+
+    def _receive_sync(self, timeout: float | None) -> Sample[T]:
+        end = _end_of(timeout)
+        while True:
+            try:
+                return self._subscriber.receive(_left(end))
+            except Happened as happened:
+                event = happened.event
+            try:
+                self._on_event[type(event)](event)
+            except RAISED as error:
+                self._failures.report(error, self.label)
+
+    async def _report_event(self, event: Event) -> None:
+        try:
+            await outcome_of(self._on_event[type(event)](event))
+        except asyncio.CancelledError as error:
+            if is_cancelled():
+                raise
+            self._failures.report(error, self.label)
+        except Exception as error:
+            self._failures.report(error, self.label)
 
     async def _call(self, callback: Callback, sample: Sample[T]) -> None:
         try:
@@ -171,7 +232,7 @@ class Subscription(Closing, Generic[T]):
     def _deliver_sync(self, callback: Callback, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                sample = self._subscriber.receive(self._topic_timeout)
+                sample = self._receive_sync(self._topic_timeout)
             except Closed:
                 self.close()  # also at the end of a stream: no publisher must wait for it
                 return

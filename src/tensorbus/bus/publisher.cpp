@@ -21,9 +21,15 @@ constexpr std::size_t kAlwaysInline = 4;  // dimensions: with so few, the descri
 constexpr std::size_t kWorthTakingBackFirst = std::size_t{64} << 10;
 
 // Returns true for a message of exactly one tensor in host memory.
-bool is_plain(std::span<const TensorView> tensors, const Message& rest) {
-  return tensors.size() == 1 && tensors.front().device.is_host() && rest.fields.empty() &&
-         !rest.origin;
+bool is_plain(const Message& message) {
+  return message.tensors.size() == 1 && message.tensors.front().device.is_host() &&
+         message.fields.empty() && !message.origin;
+}
+
+Message message_of(const TensorView& tensor) {
+  Message message;
+  platform::with_memory_errors([&] { message.tensors = {tensor}; });
+  return message;
 }
 
 }  // namespace
@@ -90,46 +96,41 @@ Published Publisher::publish(Loan&& loan, void* stream) {
       return send(loaned, stop);
     TensorView view = loan.view();
     view.stream = stream;
-    return publish({&view, 1}, {}, stop, &given.block());
+    return publish(message_of(view), stop, &given.block());
   });
   if (published.outcome == Outcome::kDone) loan.state_.reset();
   return published;
 }
 
-Published Publisher::publish(const Message& message, const platform::StopCondition& stop) {
-  return publish(message.tensors, message, stop, nullptr);
-}
-
 Published Publisher::publish_as(const Message& message, const Stamp& as,
                                 const platform::StopCondition& stop) {
-  return publish(message.tensors, message, stop, nullptr, &as);
+  return publish(message, stop, nullptr, &as);
 }
 
 Published Publisher::publish(const Message& message) {
   return publish(message, sender_->options().timeout);
 }
 
-Published Publisher::publish(const TensorView& tensor) {
-  return publish({&tensor, 1}, {}, sender_->options().timeout, nullptr);
-}
+Published Publisher::publish(const TensorView& tensor) { return publish(message_of(tensor)); }
 
 Published Publisher::publish(const Value& fields, const std::vector<TensorView>& tensors) {
-  const std::vector<std::byte> bytes =
-      platform::with_memory_errors([&] { return fields.encode(); });
-  Message rest;
-  rest.fields = bytes;
-  return publish(tensors, rest, sender_->options().timeout, nullptr);
+  std::vector<std::byte> bytes;
+  Message message;
+  platform::with_memory_errors([&] {
+    bytes = fields.encode();
+    message.tensors = tensors;
+  });
+  message.fields = bytes;
+  return publish(message);
 }
 
-// `loan`: the block that contains all tensors, if known.
-Published Publisher::publish(Tensors tensors, const Message& rest,
-                             const platform::StopCondition& stop, const memory::BlockRef* loan,
-                             const Stamp* as) {
+Published Publisher::publish(const Message& message, const platform::StopCondition& stop,
+                             const memory::BlockRef* loan, const Stamp* as) {
   try {
     return platform::with_memory_errors([&] {
       Published published;
       const Outcome outcome =
-          with_room(stop, [&] { published = publish_now(tensors, rest, stop, loan, as); });
+          with_room(stop, [&] { published = publish_now(message, stop, loan, as); });
       return outcome == Outcome::kDone ? published : Published{outcome};
     });
   } catch (const Error& error) {
@@ -140,14 +141,14 @@ Published Publisher::publish(Tensors tensors, const Message& rest,
 }
 
 // Throws memory::ArenaFull if there is no room for copies now.
-Published Publisher::publish_now(Tensors tensors, const Message& rest,
-                                 const platform::StopCondition& stop, const memory::BlockRef* loan,
-                                 const Stamp* as) {
+Published Publisher::publish_now(const Message& message, const platform::StopCondition& stop,
+                                 const memory::BlockRef* loan, const Stamp* as) {
   if (sender_->closed()) return {Outcome::kClosed};
-  if (loan == nullptr && as == nullptr && is_plain(tensors, rest))
-    if (const auto done = publish_alone(tensors.front(), rest.fingerprint, stop)) return *done;
+  if (loan == nullptr && as == nullptr && is_plain(message))
+    if (const auto done = publish_alone(message.tensors.front(), message.fingerprint, stop))
+      return *done;
   SampleBuilder sample(
-      tensors, rest,
+      message.tensors, message,
       {participant_->arena(), participant_->device_memory(), *this, sender_->copies(),
        sender_->pool(), participant_->id(), participant_->lent()},
       loan);
@@ -258,6 +259,7 @@ PublishedMany Publisher::publish_many(const TensorView& tensor,
   const bool together =
       bytes != 0 && bytes <= kMaxRow && tensor::encoded_bytes_alone(row) <= link::kInlineBytes;
   const std::int64_t step = (bytes + kRowAlignment - 1) / kRowAlignment * kRowAlignment;
+  Message alone = message_of(first);
   const std::int64_t most = together ? std::min(kRowsAtOnce, kMaxBlock / step) : 1;
   while (done.outcome == Outcome::kDone && static_cast<std::int64_t>(done.count) < count) {
     const auto next = static_cast<std::int64_t>(done.count);
@@ -266,8 +268,8 @@ PublishedMany Publisher::publish_many(const TensorView& tensor,
         publish_together(rows_of(tensor, next, std::min(most, count - next)), row,
                          static_cast<std::size_t>(step), stop, done);
       } else {
-        const TensorView one = row_of(tensor, next);
-        const Published published = publish({&one, 1}, {}, stop, nullptr);
+        alone.tensors.front() = row_of(tensor, next);
+        const Published published = publish(alone, stop);
         done.outcome = published.outcome;
         if (published.outcome != Outcome::kDone) break;
         ++done.count;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <tensorbus/values/layout.hpp>
 #include <tensorbus/values/message.hpp>
@@ -55,7 +54,9 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
   Published publish(const Message& message);
   Published publish(const TensorView& tensor);
   Published publish(const Value& fields, const std::vector<TensorView>& tensors);
-  Published publish(const Message& message, const platform::StopCondition& stop);
+  // `loan`: the block that contains all tensors, if known. `as`: see publish_as().
+  Published publish(const Message& message, const platform::StopCondition& stop,
+                    const memory::BlockRef* loan = nullptr, const Stamp* as = nullptr);
   // Publishes each row of a tensor, along its first dimension, as a message. An Error after the
   // first message becomes the outcome kInterrupted; a call for the remaining rows throws it.
   PublishedMany publish_many(const TensorView& rows, const platform::StopCondition& stop);
@@ -80,17 +81,13 @@ class TENSORBUS_API Publisher final : SampleBuilder::Allocator {
   void close();
 
  private:
-  using Tensors = std::span<const TensorView>;
-
   memory::BlockRef allocate(std::size_t bytes) const override;
   memory::BlockRef allocate_on(const Device& device, std::size_t bytes) const override;
   bool waits_for_memory(const platform::StopCondition& stop) const;
   template <typename Work>
   Outcome with_room(const platform::StopCondition& stop, const Work& work) const;
 
-  Published publish(Tensors tensors, const Message& rest, const platform::StopCondition& stop,
-                    const memory::BlockRef* loan, const Stamp* as = nullptr);
-  Published publish_now(Tensors tensors, const Message& rest, const platform::StopCondition& stop,
+  Published publish_now(const Message& message, const platform::StopCondition& stop,
                         const memory::BlockRef* loan, const Stamp* as);
   std::optional<Published> publish_alone(const TensorView& tensor, std::uint64_t fingerprint,
                                          const platform::StopCondition& stop);

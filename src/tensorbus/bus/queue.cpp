@@ -13,6 +13,7 @@
 #include "tensorbus/bus/queue_client/queue_client.hpp"
 #include "tensorbus/bus/queue_client/queue_markers.hpp"
 #include "tensorbus/bus/queue_client/queue_rings.hpp"
+#include "tensorbus/bus/subscribe/pinning.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/waiting/poller.hpp"
 
@@ -21,8 +22,11 @@ namespace {
 constexpr std::chrono::nanoseconds kNow{};
 }  // namespace
 
+// With `pin`, throws before a queue is made.
 Queue::Queue(const ParticipantRef& participant, QueueOptions options)
-    : participant_(participant), options_(std::move(options)) {}
+    : participant_(participant), options_(std::move(options)) {
+  if (options_.pin) pin();
+}
 
 // The delegation makes the destructor close the queue if a later step throws.
 Queue::Queue(const QueueOptions& options, const ParticipantRef& participant,
@@ -51,6 +55,11 @@ Queue::~Queue() {
 }
 
 QueueClient Queue::client() const { return {participant_->context(), address_, rings_}; }
+
+QueueClient Queue::getting_client() const {
+  if (pinning_) pinning_->require(access());
+  return {participant_->context(), address_, rings_, pinning_};
+}
 
 Access Queue::access() const noexcept {
   if (wanted_) return *wanted_;
@@ -97,13 +106,15 @@ std::exception_ptr Queue::prepare_all(std::span<const Message> items, std::list<
 }
 
 Queue Queue::open(const std::string& address_or_name, const platform::StopCondition& stop,
-                  const ParticipantRef& participant) {
+                  const ParticipantRef& participant, const std::string& ended) {
   return platform::with_memory_errors([&] {
     const bool named = !is_queue_address(address_or_name);
+    std::optional<QueueAddress> ended_queue;
+    if (!ended.empty()) ended_queue = parse_queue_address(ended);
     auto [address, settings] =
-        named
-            ? open_named_queue(participant->context(), participant->domain(), address_or_name, stop)
-            : open_queue(participant->context(), parse_queue_address(address_or_name), stop);
+        named ? open_named_queue(participant->context(), participant->domain(), address_or_name,
+                                 stop, ended_queue)
+              : open_queue(participant->context(), parse_queue_address(address_or_name), stop);
     address.queue.key = settings.key;
     return Queue(participant,
                  {.maxsize = static_cast<std::uint32_t>(settings.maxsize),
@@ -133,6 +144,20 @@ std::vector<std::string> Queue::addresses_of(const std::string& name,
 
 void Queue::receive_with(Access access) { wanted_ = access; }
 
+void Queue::pin() {
+  const auto pinning = std::make_shared<Pinning>();
+  pinning->require(access());
+  options_.pin = true;
+  pinning_ = pinning;
+}
+
+void Queue::pin_later() {
+  options_.pin = true;
+  pinning_ = std::make_shared<Pinning>();
+}
+
+void Queue::require_pinning(Access access) { Pinning().require(access); }
+
 const std::string& Queue::address() const { return text_; }
 
 const QueueOptions& Queue::options() const { return options_; }
@@ -155,7 +180,7 @@ Outcome Queue::put(const Message& item, const platform::StopCondition& stop) {
 }
 
 Outcome Queue::get(Sample& item, const platform::StopCondition& stop) {
-  return platform::with_memory_errors([&] { return client().get(item, access(), stop); });
+  return platform::with_memory_errors([&] { return getting_client().get(item, access(), stop); });
 }
 
 bool Queue::put_now(const Message& item) {
@@ -193,7 +218,7 @@ Outcome Queue::put_many(std::span<const Message> items, std::size_t& count,
 Outcome Queue::get_many(std::vector<Sample>& items, std::size_t most,
                         const platform::StopCondition& stop) {
   return platform::with_memory_errors(
-      [&] { return client().get_many(items, most, access(), stop); });
+      [&] { return getting_client().get_many(items, most, access(), stop); });
 }
 
 struct Queue::Pending::Impl {
@@ -309,7 +334,7 @@ bool Queue::Pending::wait(const platform::StopCondition& stop, Pending* other) {
 Outcome Queue::get_while(Sample& item, const Pending& unanswered,
                          const platform::StopCondition& stop) {
   return platform::with_memory_errors(
-      [&] { return client().get(item, access(), stop, unanswered.impl_->awaited()); });
+      [&] { return getting_client().get(item, access(), stop, unanswered.impl_->awaited()); });
 }
 
 Outcome Queue::Pending::accept() {
@@ -344,7 +369,7 @@ Queue::Pending Queue::start_put(const Message& item, bool waits) {
 Queue::Pending Queue::start_get(bool holds, bool waits) {
   return platform::with_memory_errors([&] {
     std::unique_ptr<Pending::Impl> impl(new Pending::Impl{participant_});
-    impl->item.emplace(client().start_get(access(), {waits, holds}));
+    impl->item.emplace(getting_client().start_get(access(), {waits, holds}));
     return Pending(std::move(impl));
   });
 }

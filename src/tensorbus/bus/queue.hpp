@@ -25,6 +25,7 @@
 
 namespace tensorbus::bus {
 
+class Pinning;
 class QueueClient;
 struct QueueRings;
 
@@ -42,9 +43,11 @@ class TENSORBUS_API Queue {
                  const ParticipantRef& participant = shared_participant(),
                  const link::MirrorOrigin& origin = {});
   // Opens a queue by its address, or by its name; waits until there is a queue of this name.
+  // `ended`: with a name, the address of an earlier queue that is not opened again; or empty.
   static Queue open(const std::string& address_or_name,
                     const platform::StopCondition& stop = kForever,
-                    const ParticipantRef& participant = shared_participant());
+                    const ParticipantRef& participant = shared_participant(),
+                    const std::string& ended = {});
   // Returns the queue of an address without a request to its server.
   static Queue at(const std::string& address, const QueueOptions& options = {},
                   const ParticipantRef& participant = shared_participant());
@@ -61,6 +64,14 @@ class TENSORBUS_API Queue {
   // Sets the access of this object's items. Default: kShared if the queue is shared, else kRead.
   // Must be called before the first get.
   void receive_with(Access access);
+  // Pins the items of later gets, as QueueOptions::pin. No other thread may get an item meanwhile.
+  // Throws Error(kUnsupported) if this process cannot pin; Error(kInvalidArgument) with
+  // Access::kPrivate.
+  void pin();
+  // As pin(), but the next get throws: a process that only puts starts no GPU driver.
+  void pin_later();
+  // Throws what pin() throws with this access.
+  static void require_pinning(Access access);
 
   Outcome put(const Message& item, const platform::StopCondition& stop = kForever);
   Outcome get(Sample& item, const platform::StopCondition& stop = kForever);
@@ -154,6 +165,7 @@ class TENSORBUS_API Queue {
   // For a queue that another object has made.
   Queue(const ParticipantRef& participant, QueueOptions options, const QueueAddress& address);
   QueueClient client() const;
+  QueueClient getting_client() const;
   Access access() const noexcept;
   memory::Grant grant() const noexcept;
   std::size_t put_at_once(std::span<const Message> items,
@@ -172,6 +184,7 @@ class TENSORBUS_API Queue {
   bool made_here_ = false;
   std::optional<Access> wanted_;  // set by receive_with()
   std::shared_ptr<const QueueRings> rings_;
+  std::shared_ptr<Pinning> pinning_;  // null: items are not pinned
 };
 
 }  // namespace tensorbus::bus

@@ -106,6 +106,14 @@ SubscriberStats Subscriber::stats() const {
   return platform::with_memory_errors([&] { return receiver_->stats(); });
 }
 
+void Subscriber::watch_publisher_ends() {
+  platform::with_memory_errors([&] { receiver_->watch_publisher_ends(); });
+}
+
+std::vector<PublisherEnd> Subscriber::take_publisher_ends() {
+  return platform::with_memory_errors([&] { return receiver_->take_publisher_ends(); });
+}
+
 void Subscriber::close() { participant_->close(receiver_); }
 
 }  // namespace tensorbus::bus

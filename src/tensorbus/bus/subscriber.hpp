@@ -7,9 +7,11 @@
 #include <string>
 #include <tensorbus/values/options.hpp>
 #include <tensorbus/values/stats.hpp>
+#include <vector>
 
 #include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/bus/participant/participant_ref.hpp"
+#include "tensorbus/bus/subscribe/publisher_end.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/platform/export.hpp"
 #include "tensorbus/platform/waiting/stop_condition.hpp"
@@ -54,6 +56,9 @@ class TENSORBUS_API Subscriber {
   int event_descriptor();
   Outcome wait_for_publishers(std::uint32_t count, const platform::StopCondition& stop);
   SubscriberStats stats() const;
+  // See Receiver.
+  void watch_publisher_ends();
+  std::vector<PublisherEnd> take_publisher_ends();
   void close();
   // For recorders, which control when the receiver notifies and where it ends.
   Receiver& receiver() const noexcept { return *receiver_; }

@@ -20,7 +20,8 @@ QueueOptions options_of(const tb_queue_options* options) {
           .redeliver = given.redeliver != 0,
           .shared = given.shared != 0,
           .name = given.name == nullptr ? "" : given.name,
-          .max_bytes = given.max_bytes};
+          .max_bytes = given.max_bytes,
+          .pin = given.pin != 0};
 }
 
 tb_status started(bus::Queue::Pending pending, tb_pending** target) {
@@ -64,6 +65,10 @@ tb_status tb_queue_at(tb_participant* participant, const char* address,
   });
 }
 
+tb_status tb_queue_pin(tb_queue* queue) {
+  return done([&] { queue_of(queue).pin(); });
+}
+
 void tb_queue_destroy(tb_queue* queue) { delete queue; }
 
 const char* tb_queue_address(const tb_queue* queue) {
@@ -82,7 +87,9 @@ tb_status tb_queue_get_options(const tb_queue* queue, tb_queue_options* options)
                                          .redeliver = found.redeliver ? 1 : 0,
                                          .shared = found.shared ? 1 : 0,
                                          .name = found.name.c_str(),
-                                         .max_bytes = found.max_bytes});
+                                         .max_bytes = found.max_bytes,
+                                         .pin = found.pin ? 1 : 0,
+                                         .reserved = 0});
   });
 }
 

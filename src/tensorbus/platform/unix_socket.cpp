@@ -53,6 +53,13 @@ sockaddr_un address_of(int directory, const std::string& name) {
   return address;
 }
 
+// Throws if the path of address_of() cannot exist.
+void require_proc() {
+  if (::access("/proc/self/fd", F_OK) != 0)
+    throw Error(Code::kUnsupported,
+                "/proc is not mounted, which Tensorbus needs: mount it (mount -t proc proc /proc)");
+}
+
 Fd make_socket() {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw_system("socket", errno);
@@ -79,8 +86,12 @@ void take_off(int socket) noexcept {
 Fd listen_in(int directory, const std::string& temporary, const std::string& name) {
   Fd socket = make_socket();
   const sockaddr_un address = address_of(directory, temporary);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0)
-    throw_system("cannot create a socket in the domain directory", errno, During::kDirectory);
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    const int error_number = errno;
+    require_proc();
+    throw_system("cannot create a socket in the domain directory", error_number,
+                 During::kDirectory);
+  }
   kill_point("socket.bound");
   if (::listen(socket.get(), SOMAXCONN) < 0) throw_system("listen", errno);
   kill_point("socket.listening");

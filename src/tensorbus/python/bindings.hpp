@@ -25,6 +25,7 @@
 #include "tensorbus/bus/subscribe/sample.hpp"
 #include "tensorbus/bus/subscriber.hpp"
 #include "tensorbus/platform/error.hpp"
+#include "tensorbus/python/stable_abi.hpp"
 #include "tensorbus/tensor/layout.hpp"
 
 namespace tensorbus::python {
@@ -252,8 +253,7 @@ struct type_caster<tensorbus::python::PathBytes> {
       PyErr_Clear();
       return false;
     }
-    value.bytes.assign(PyBytes_AS_STRING(encoded),
-                       static_cast<std::size_t>(PyBytes_GET_SIZE(encoded)));
+    value.bytes.assign(tensorbus::python::bytes_value(encoded));
     Py_DECREF(encoded);
     return true;
   }

@@ -134,12 +134,11 @@ std::optional<Dims> plain_shape(nb::handle value) {
   const bool is_list = PyList_CheckExact(value.ptr());
   if (!is_list && !PyTuple_Check(value.ptr())) return std::nullopt;
   const nb::ft_object_guard unchanged(value);
-  const auto count = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value.ptr()));
+  const auto count = static_cast<std::size_t>(sequence_size(value.ptr()));
   if (count > kMaxDims) return std::nullopt;
   Dims dims(count);
   for (std::size_t i = 0; i < count; ++i) {
-    PyObject* const size =
-        PySequence_Fast_GET_ITEM(value.ptr(), static_cast<Py_ssize_t>(i));  // borrowed
+    PyObject* const size = sequence_item(value.ptr(), static_cast<Py_ssize_t>(i));  // borrowed
     if (!PyLong_CheckExact(size)) return std::nullopt;
     int overflow = 0;
     dims[i] = PyLong_AsLongLongAndOverflow(size, &overflow);
@@ -417,6 +416,23 @@ void bind_subscriber(nb::module_& module) {
       .def_prop_ro(
           "stats", [](const SubscriberHandle& self) { return dict_of(self->stats()); },
           nb::sig("def stats(self) -> dict[str, Any]"))
+      .def("watch_publisher_ends",
+           through<SubscriberHandle>(&bus::Subscriber::watch_publisher_ends),
+           nb::call_guard<WithoutGil>(),
+           "From now on receive() and its like return INTERRUPTED when take_publisher_ends() has "
+           "results.")
+      .def(
+          "take_publisher_ends",
+          [](SubscriberHandle& self) {
+            nb::list list;
+            for (const bus::PublisherEnd& end :
+                 run_without_gil([&] { return self->take_publisher_ends(); }))
+              list.append(nb::make_tuple(bus::to_string(end.publisher), end.pid, end.closed));
+            return list;
+          },
+          nb::sig("def take_publisher_ends(self) -> list[tuple[str, int, bool]]"),
+          "Returns the publishers that have ended since the last call, after their last samples "
+          "were received: name, pid, and whether it was closed in an orderly way.")
       .def("close", through<SubscriberHandle>(&bus::Subscriber::close),
            nb::call_guard<WithoutGil>());
 }

@@ -20,8 +20,8 @@ void set_errors(nb::tuple by_code) {
 PyObject* class_of(Code code) {
   PyObject* classes = known_errors.load(std::memory_order_acquire);
   const auto index = static_cast<Py_ssize_t>(code);
-  if (classes == nullptr || index >= PyTuple_GET_SIZE(classes)) return PyExc_RuntimeError;
-  return PyTuple_GET_ITEM(classes, index);
+  if (classes == nullptr || index >= tuple_size(classes)) return PyExc_RuntimeError;
+  return tuple_item(classes, index);
 }
 
 void raise_python_error(const std::exception_ptr& pointer, void*) {

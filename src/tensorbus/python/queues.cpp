@@ -43,9 +43,9 @@ struct SamplePending : bus::Queue::Pending {
 };
 
 QueueHandle open_queue(const std::string& address_or_name, Seconds timeout,
-                       const ParticipantHandle& participant) {
+                       const ParticipantHandle& participant, const std::string& ended) {
   return QueueHandle(wait_interruptibly(timeout, [&](const platform::StopCondition& stop) {
-    return bus::Queue::open(address_or_name, stop, participant);
+    return bus::Queue::open(address_or_name, stop, participant, ended);
   }));
 }
 
@@ -265,9 +265,10 @@ void bind_queues(nb::module_& module) {
           nb::arg("name"), nb::arg("max_bytes"), nb::arg("participant"),
           nb::arg("origin") = std::pair<std::string, std::string>())
       .def_static("open", open_queue, nb::arg("address_or_name"), nb::arg("timeout").none(),
-                  nb::arg("participant"),
+                  nb::arg("participant"), nb::arg("ended") = "",
                   nb::sig("def open(address_or_name: str, timeout: float | None, participant: "
-                          "Participant) -> Queue"))
+                          "Participant, ended: str = '') -> Queue"),
+                  "`ended`: with a name, the address of an earlier queue that is not opened again.")
       .def_static(
           "at",
           [](const std::string& address, const ParticipantHandle& participant,
@@ -302,6 +303,20 @@ void bind_queues(nb::module_& module) {
           nb::arg("access"),
           "Sets the access for items, if it differs from that of the queue. Call it before the "
           "first get.")
+      .def(
+          "pin_later",
+          [](QueueHandle& self) {
+            self->pin_later();
+            self.strict = true;  // a GPU reads pinned memory in place: its pages cannot be replaced
+          },
+          "Pins the memory of later items for GPUs. The next get raises Unsupported if that is not "
+          "possible. Call it after receive_with().")
+      .def_static(
+          "require_pinning",
+          [](TensorAccess access) { bus::Queue::require_pinning(core_access(access)); },
+          nb::arg("access"), nb::call_guard<WithoutGil>(),
+          "Raises Unsupported if this process cannot pin memory for GPUs, and InvalidArgument if "
+          "memory with this access is never pinned.")
       .def("put", put, nb::arg("outgoing"), nb::arg("fields"), nb::arg("timeout").none(),
            nb::sig("def put(self, outgoing: Outgoing, fields: bytes, timeout: float | None) -> "
                    "Outcome"))
@@ -353,7 +368,9 @@ void bind_queues(nb::module_& module) {
             return SamplePending(self->start_call(verb_named(verb), number));
           },
           nb::arg("verb"), nb::arg("number") = 0, nb::call_guard<WithoutGil>(),
-          "Starts a call: state, join, shutdown, drain, close, done or give_back.")
+          "Starts a call: state, join, shutdown, drain, close, done or give_back. \"drain\" with "
+          "the "
+          "number 1 also waits until the queue has been shut down.")
       .def(
           "done",
           [](QueueHandle& self, std::uint64_t number) {

@@ -55,14 +55,12 @@ void set_torch(nb::type_object tensor, nb::dict dtypes) {
 }
 
 nb::object attribute(nb::handle value, const nb::object& descriptor) {
-  PyTypeObject* const type = Py_TYPE(value.ptr());
-  return checked(
-      Py_TYPE(descriptor.ptr())
-          ->tp_descr_get(descriptor.ptr(), value.ptr(), reinterpret_cast<PyObject*>(type)));
+  return checked(described_value(descriptor.ptr(), value.ptr()));
 }
 
 bool answers_true(nb::handle value, const nb::object& method) {
-  return checked(PyObject_CallOneArg(method.ptr(), value.ptr())).ptr() != Py_False;
+  return checked(PyObject_CallFunctionObjArgs(method.ptr(), value.ptr(), nullptr)).ptr() !=
+         Py_False;
 }
 
 // Returns false for DLPack's types that exist only in ml_dtypes.

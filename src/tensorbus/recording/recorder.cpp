@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "tensorbus/bus/participant/participant.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/limits.hpp"
 #include "tensorbus/platform/log.hpp"

@@ -53,7 +53,7 @@ def works(finding: object) -> bool:
 
 def test_a_machine_without_a_gpu_shares_host_memory(domain: str) -> None:
     report = report_of()
-    assert set(report) == {"versions", "host", "cuda"}
+    assert set(report) == {"kind", "versions", "host", "cuda"}
     assert report["versions"]["tensorbus"] == tb.__version__
     assert report["versions"]["numpy"] == np.__version__
     host = report["host"]

@@ -28,6 +28,8 @@ ERRORS = {
     tb.MessageError: TypeError,
     tb.OutOfMemory: MemoryError,
     tb.ProtocolError: Exception,
+    tb.Refused: Exception,
+    tb.RunTimeout: tb.Timeout,
     tb.ServiceError: RuntimeError,
     tb.SystemCallError: OSError,
     tb.ShutDown: tb.Closed,
@@ -122,7 +124,11 @@ def test_the_repr_of_a_queue_does_not_ask_another_process(elsewhere: Elsewhere) 
 
 
 # What a module needs that is not there for each Python.
-OPTIONAL = {"tensorbus._view.sinks.to_rerun": "rerun"}
+OPTIONAL = {
+    "tensorbus._view.sinks.to_rerun": "rerun",
+    "tensorbus.connectors.ray": "ray",
+    "tensorbus.connectors.ray._transport": "ray",
+}
 FOUND = ["tensorbus", *(each.name for each in pkgutil.walk_packages(tb.__path__, "tensorbus."))]
 MODULES = [name for name in FOUND if find_spec(OPTIONAL.get(name, "tensorbus"))]
 

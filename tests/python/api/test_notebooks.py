@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import os
+import pickle
 import re
 import struct
 import zlib
 from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -16,6 +20,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE
+from tensorbus._topics.sample import Samples
 
 
 @dataclass
@@ -184,3 +189,109 @@ def test_queues_show_name_state_and_fill() -> None:
         assert "<b>Queue &lt;jobs&gt;</b>" in shown
         assert "<th>items</th><td>1 of 8</td>" in shown
     assert "<th>state</th><td>closed</td>" in html_of(queue)
+
+
+def rows_in(html: str) -> list[list[str]]:
+    """The texts of the cells of each row."""
+    rows = re.findall(r"<tr>(.*?)</tr>", html)
+    return [re.findall(r"<t[hd]>(.*?)</t[hd]>", row) for row in rows]
+
+
+def test_lists_of_topics_and_nodes_are_tables_and_lists() -> None:
+    assert rows_in(html_of(tb.list_topics())) == [
+        ["topic", "type", "publishers", "nodes", "machines"]
+    ]
+    with tb.Node("<eye>") as node, tb.Publisher("b"):
+        node.create_publisher("a", Frame)
+        topics, nodes = tb.list_topics(), tb.list_nodes()
+    assert rows_in(html_of(topics))[1:] == [
+        ["a", "test.notebooks.Frame", "1", "&lt;eye&gt;", ""],
+        ["b", "", "1", "", ""],
+    ]
+    assert rows_in(html_of(nodes))[1:] == [["&lt;eye&gt;", str(os.getpid()), "", "a"]]
+    topics.append("c")  # type: ignore[arg-type]
+    assert topics._repr_html_() is None  # type: ignore[attr-defined]
+    topics.pop()
+    assert topics == [*topics]
+    assert repr(topics) == repr([*topics])
+    for other in (
+        topics[:],
+        sorted(topics, key=str),
+        pickle.loads(pickle.dumps(topics)),
+        copy.copy(topics),
+    ):
+        assert type(other) is list
+        assert other == topics
+
+
+def test_received_samples_are_a_table_with_thumbnails() -> None:
+    with tb.Publisher("t", reliable=True) as publisher, tb.Subscriber("t") as subscriber:
+        assert subscriber.try_receive_many(8)._repr_html_()  # type: ignore[attr-defined]
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        publisher.publish({"image": np.zeros((128, 2, 3), np.uint8), "id": 7})
+        publisher.publish(8)
+        samples = subscriber.receive_many(2, PATIENCE)
+        samples += subscriber.receive_many(2, PATIENCE) if len(samples) == 1 else []
+    html = html_of(samples)
+    head, first, second = rows_in(html)
+    assert head == ["topic", "sequence", "age", "image", "id", "data"]
+    assert [first[1], first[4:], second[1], second[3:]] == ["0", ["7", ""], "1", ["", "", "8"]]
+    (shown,) = images_in(html)
+    assert shown.shape == (64, 1, 3)
+    assert type(samples[1:]) is list
+
+
+def test_a_list_of_samples_shows_what_cannot_be_read(torch: ModuleType) -> None:
+    with tb.Publisher("t", history=2) as publisher:
+        publisher.publish(7)
+        publisher.publish(torch.eye(2).to_sparse())
+        with tb.Subscriber("t", library="numpy") as subscriber:
+            samples = [subscriber.receive(PATIENCE) for _ in range(2)]
+            html = html_of(Samples(samples))
+    assert rows_in(html)[1][3:] == ["7", ""]
+    assert "only PyTorch has them" in rows_in(html)[2][4]
+
+
+def test_a_recording_shows_its_topics_and_its_slices_their_samples(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    with (
+        tb.Publisher("t", reliable=True, depth=30) as publisher,
+        tb.Recorder(path, all=True, reliable=True),
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(30):
+            publisher.publish({"id": number, "image": np.zeros((2, 2, 1), np.uint8)})
+    recording = tb.Recording(path)
+    assert [row[:3] for row in rows_in(html_of(recording))] == [
+        ["topic", "type", "messages"],
+        ["t", "-", "30"],
+    ]
+    html = html_of(recording[5:])
+    head, first, *_, last = rows_in(html)
+    assert head == ["topic", "sequence", "time", "id", "image"]
+    assert first[:4] == ["t", "5", "0.000 s", "5"]
+    assert last == ["... 5 more"]
+    assert len(images_in(html)) == 20
+    assert rows_in(html_of(recording[30:])) == [["topic", "sequence", "time"]]
+    part = recording[28:]
+    recording.close()
+    assert "closed" in html_of(recording)
+    assert len(rows_in(html_of(part))) == 3
+
+
+def test_a_damaged_recording_is_shown_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "run.mcap"
+    with tb.Publisher("t", reliable=True) as publisher, tb.Recorder(path, all=True, reliable=True):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(3):
+            publisher.publish(np.full(100_000, number, np.uint8))
+    path.write_bytes(path.read_bytes()[:250_000])
+    recording = tb.Recording(path)
+    assert len(rows_in(html_of(recording[:]))) == len(recording) + 1 < 4
+
+
+def test_an_inspection_is_a_table_of_processes(publisher: tb.Publisher) -> None:
+    head, row = rows_in(html_of(tb.inspect()))
+    assert head[:4] == ["process", "version", "age", "publishers"]
+    assert f"({os.getpid()})" in row[0]
+    assert row[3] == "1"

@@ -13,16 +13,23 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
+from support.queues.pools import QUICK
 from support.repository import ROOT
 from tensorbus._base import stats as stats_module
 
-CLASSES = [tb.PublisherStats, tb.SubscriberStats, tb.QueueStats]
+CLASSES = [tb.PublisherStats, tb.SubscriberStats, tb.QueueStats, tb.PoolStats]
+PAGES = "topics", "queues", "worker_pool"
 
 
 @pytest.fixture
 def found() -> Iterator[list[Any]]:
-    with tb.Publisher("t") as publisher, tb.Subscriber("t") as subscriber, tb.Queue() as queue:
-        yield [publisher.stats, subscriber.stats, queue.stats]
+    with (
+        tb.Publisher("t") as publisher,
+        tb.Subscriber("t") as subscriber,
+        tb.Queue() as queue,
+        tb.WorkerPool(len, workers=1, **QUICK) as pool,
+    ):
+        yield [publisher.stats, subscriber.stats, queue.stats, pool.stats]
 
 
 def test_every_counter_is_an_attribute_that_cannot_be_set(found: list[Any]) -> None:
@@ -31,8 +38,8 @@ def test_every_counter_is_an_attribute_that_cannot_be_set(found: list[Any]) -> N
         for field in dataclasses.fields(stats):
             with pytest.raises(dataclasses.FrozenInstanceError):
                 setattr(stats, field.name, 0)
-    publisher, subscriber, queue = found
-    assert (publisher.sent, subscriber.last_refusal, queue.items) == (0, "", 0)
+    publisher, subscriber, queue, pool = found
+    assert (publisher.sent, subscriber.last_refusal, queue.items, pool.done) == (0, "", 0, 0)
 
 
 def test_programs_that_read_them_as_dicts_go_on_working(found: list[Any]) -> None:
@@ -57,7 +64,7 @@ def test_they_are_compared_and_pickled_by_value(found: list[Any]) -> None:
 
 
 def test_every_counter_is_documented_for_editors_and_readers() -> None:
-    pages = "".join((ROOT / f"docs/{page}.md").read_text() for page in ("topics", "queues"))
+    pages = "".join((ROOT / f"docs/{page}.md").read_text() for page in PAGES)
     tree = ast.parse(Path(stats_module.__file__).read_text())
     classes = {node.name: node.body for node in tree.body if isinstance(node, ast.ClassDef)}
     for kind in CLASSES:

@@ -48,6 +48,8 @@ WRONG = {
     "counter": "tb.Publisher('topic').stats.snet",
     "set counter": "tb.Publisher('topic').stats.sent = 7",
 }
+# A node has its own.
+ALIVE = {"expect_every", "expect_first", "on_deadline_missed", "on_publisher_lost"}
 HEAD = [
     "import tensorbus as tb",
     "import tensorbus.cortex",
@@ -166,7 +168,7 @@ def test_programs_subscript_classes_at_run_time(tmp_path: Path) -> None:
     ("options", "kind", "own"),
     [
         (PublisherOptions, tb.Publisher, {"depth", "node"}),
-        (SubscriberOptions, tb.Subscriber, {"depth", "node"}),
+        (SubscriberOptions, tb.Subscriber, {"depth", "node", *ALIVE}),
     ],
 )
 def test_what_a_node_hands_on_is_what_the_class_takes(

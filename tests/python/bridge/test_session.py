@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,15 +15,19 @@ from tensorbus.bridge._clock import Clock
 from tensorbus.bridge._rules import Peer, Rules
 from tensorbus.bridge._session import Session
 from tensorbus.bridge._wire.frames import (
+    MAGIC,
+    VERSION,
     Begin,
     Ended,
     Frame,
+    Hello,
     PublisherEntry,
     Publishers,
     Unwant,
     Want,
+    encode,
 )
-from tensorbus.bridge._wire.lane import BULK, EXPRESS
+from tensorbus.bridge._wire.lane import BULK, EXPRESS, ConnectionOver, Lane, LaneOwner
 
 KEY = "00112233445566778899aabbccddeeff.7"
 
@@ -81,7 +85,7 @@ def test_frames_of_a_stream_that_is_over_may_come_late_on_the_other_lane() -> No
     asyncio.run(run())
 
 
-def test_a_bulk_lane_that_comes_after_a_cut_is_refused() -> None:
+def test_a_bulk_lane_that_comes_after_a_cut_is_closed() -> None:
     async def run() -> None:
         cuts: list[str] = []
         session = Session(
@@ -92,11 +96,51 @@ def test_a_bulk_lane_that_comes_after_a_cut_is_refused() -> None:
         lanes: list[Any] = [FakeLane(name) for name in (EXPRESS, BULK)]
         session.connect(lanes[0], "1", "peer")
         session.on_lost(lanes[0], "it is cut")
-        with pytest.raises(ProtocolError, match=r"HELLO\.connection"):
+        with pytest.raises(ConnectionOver):
             session.add_bulk(lanes[1])
-        session.on_lost(lanes[1], "it was refused")
+        session.on_lost(lanes[1], "it was closed")
         assert cuts == ["it is cut"]
         session.end("it is over")
+
+    asyncio.run(run())
+
+
+class FakeWriter:
+    """Keeps what a lane writes."""
+
+    unsent = 0
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def close(self) -> None:
+        pass
+
+    def write(self, *parts: bytes | memoryview) -> None:
+        self.written += map(bytes, parts)
+
+
+def test_a_lane_of_a_connection_that_has_ended_is_no_protocol_error() -> None:
+    """Three of these in a row would end the session, and the peer has done nothing wrong."""
+
+    def over(lane: Lane, hello: Hello) -> LaneOwner:
+        raise ConnectionOver
+
+    async def run() -> None:
+        lane, writer = Lane(over, lambda *_: None), FakeWriter()
+        lane.begin(Peer("there", None), cast("Any", writer), lambda: None)
+        hello = encode(Hello(MAGIC, VERSION, "peer", "robot", BULK, "1", "", []), 0)
+        buffer = lane.get_buffer(0)
+        while hello:
+            count = min(len(hello), len(buffer))
+            buffer[:count], hello = hello[:count], hello[count:]
+            lane.buffer_updated(count)
+            buffer = lane.get_buffer(0)
+        assert lane.closed
+        assert lane.why == "the other lane of the connection has ended meanwhile"
+        assert not lane.refused
+        assert writer.written == []
+        lane.connection_lost(None)
 
     asyncio.run(run())
 

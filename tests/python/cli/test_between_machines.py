@@ -31,13 +31,13 @@ def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbu
                 publisher.publish(b"x" * 1000)
             appears(there, "image")
             eventually(lambda: clock_uncertainties(there.domain)["here"] is not None)
-            listed = tensorbus("topic", "list", *domain, "--json").json
+            listed = tensorbus("topic", "list", *domain, "--json").rows
             topics = {row["topic"]: row for row in listed}
-            (node,) = tensorbus("node", "list", *domain, "--json").json
+            node = tensorbus("node", "list", *domain, "--json").row
             window = ("--count", "1", "--window", "1", "--json")
-            (rate,) = tensorbus("topic", "hz", "image", *window, *domain).json
+            rate = tensorbus("topic", "hz", "image", *window, *domain).row
             with publishing(publisher, b"x" * 1000):
-                (delay,) = tensorbus("topic", "delay", "image", *window, *domain).json
+                delay = tensorbus("topic", "delay", "image", *window, *domain).row
             echoed = tensorbus("topic", "echo", "image", "--count", "1", *domain)
             with (
                 tb.Subscriber("image", domain=there.domain),

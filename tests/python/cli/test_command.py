@@ -31,6 +31,7 @@ ALL = [
     "node info",
     "queue list",
     "queue info",
+    "queue keep",
     "service list",
     "service call",
     "param list",
@@ -53,6 +54,10 @@ ALL = [
     "play",
     "player status",
     "player step",
+    "up",
+    "pipeline status",
+    "pipeline logs",
+    "wait",
 ]
 
 
@@ -169,7 +174,7 @@ def test_completion_knows_the_names_that_there_are() -> None:
             "view --port 80 --no-browser --rerun a.rrd",
             (None, 80, False, {"rerun": "a.rrd", "foxglove": None}),
         ),
-        ("trace image -o a.json --seconds 5", (["image"], "a.json", 5.0, None)),
+        ("trace image -o a.json --seconds 5", (["image"], "a.json", 5.0, None, None)),
     ],
 )
 def test_what_others_draw_is_called_with_the_options(

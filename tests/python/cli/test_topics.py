@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import sys
 import time
@@ -18,9 +17,10 @@ import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, hear, publishing, tell
 from support.screens.commands import Tensorbus
 from tensorbus import _core
-from tensorbus._cli import echo, values
-from tensorbus._cli.delay import windows
-from tensorbus._cli.rates import watched
+from tensorbus._cli import values
+from tensorbus._cli.topics import echo
+from tensorbus._cli.topics.delay import windows
+from tensorbus._cli.topics.rates import watched
 
 
 @dataclass
@@ -53,7 +53,7 @@ def test_the_list_has_types_counts_and_machines(tensorbus: Tensorbus) -> None:
         tb.Subscriber("speed"),
         tb.Subscriber("nobody"),
     ):
-        rows = {row["topic"]: row for row in tensorbus("topic", "list", "--json").json}
+        rows = {row["topic"]: row for row in tensorbus("topic", "list", "--json").rows}
         table = {line[0]: line[1:] for line in tensorbus("topic", "list").lines}
     assert far.number
     assert [each.splitlines()[0] for each in rows["speed"]["types"]] == ["test_topics.Speed"]
@@ -81,12 +81,12 @@ def test_info_says_what_publisher_and_subscriber_count(
     with tb.Subscriber("image", timeout=PATIENCE) as subscriber:
         counters = camera.hear()
         held = subscriber.receive()
-        found = tensorbus("topic", "info", "image", "--json").json
+        topic, publisher, received = tensorbus("topic", "info", "image", "--json").rows
         text = tensorbus("topic", "info", "image").out
-        (publisher,), (received,) = found["publishers"], found["subscribers"]
         assert received["stats"] == {**received["stats"], **dict(subscriber.stats)}
     camera.tell()
     assert held
+    assert (topic["publishers"], topic["subscribers"]) == (1, 1)
     assert publisher["pid"] == camera.pid
     assert {**publisher["stats"], "bytes_in_flight": 0} == {**counters, "bytes_in_flight": 0}
     (link,) = publisher["links"]
@@ -140,11 +140,12 @@ def test_rates_are_shown_for_one_topic_or_all(command: str, tensorbus: Tensorbus
         everything = tensorbus("topic", command, *window, "--json")
     assert far.number
     assert [line[0] for line in one.lines] == ["TOPIC", "image", "TOPIC", "image"]
-    for line in everything.out.splitlines():
-        assert {row["topic"]: row["machines"] for row in json.loads(line)} == {
-            "far": ["gpu-host"],
-            "image": [""],
-        }
+    far_row, image_row, *_ = everything.rows
+    assert [(row["topic"], row["machines"]) for row in everything.rows] == 2 * [
+        ("far", ["gpu-host"]),
+        ("image", [""]),
+    ]
+    assert far_row["time_ns"] == image_row["time_ns"] < everything.rows[2]["time_ns"]
 
 
 ECHO = ("topic", "echo", "topic", "--count", "1")
@@ -157,7 +158,7 @@ def test_echo_shows_a_message(tensorbus: Tensorbus) -> None:
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish(message)
         head, *lines, end = tensorbus(*ECHO).out.splitlines()
-        found = tensorbus(*ECHO, "--json").json
+        found = tensorbus(*ECHO, "--json").row
     assert head.startswith("topic #0, ")
     assert lines == [
         "id: 7",
@@ -207,7 +208,7 @@ def test_numbers_that_json_has_not_are_texts(tensorbus: Tensorbus) -> None:
     value = {"range": float("nan"), "all": [-np.inf, 0.5], "v": np.array([np.inf, np.nan])}
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish(value)
-        data = tensorbus(*ECHO, "--json").json["data"]
+        data = tensorbus(*ECHO, "--json").row["data"]
     assert (data["range"], data["all"]) == ("NaN", ["-Infinity", 0.5])
     assert (data["v"]["max"], data["v"]["first"]) == ("Infinity", ["Infinity", "NaN"])
 
@@ -337,55 +338,7 @@ def test_delays_are_not_those_of_samples_that_have_waited() -> None:
 
 def test_delay_counts_what_comes(tensorbus: Tensorbus) -> None:
     with tb.Publisher("topic") as publisher, publishing(publisher, 1):
-        (found,) = tensorbus("topic", "delay", "topic", "--count", "1", "--json").json
+        found = tensorbus("topic", "delay", "topic", "--count", "1", "--json").row
     assert found["samples"] > 0
     assert 0 < found["min_ns"] <= found["mean_ns"] <= found["max_ns"]
     assert (found["machine"], found["clock_uncertainty_ns"]) == ("", 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ("1.5", 1.5),
-        ('{"id": 7, "ready": true}', {"id": 7, "ready": True}),
-        ("(1, None)", (1, None)),
-        ('"go"', "go"),
-    ],
-)
-def test_pub_publishes_what_is_typed_in(value: str, message: Any, tensorbus: Tensorbus) -> None:
-    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
-        done = tensorbus("topic", "pub", "topic", value, "--wait", str(PATIENCE))
-        assert (done.status, done.out) == (0, "published 1, delivered 1\n")
-        assert subscriber.receive().data == message
-
-
-def test_pub_makes_arrays_and_messages(tensorbus: Tensorbus) -> None:
-    np = pytest.importorskip("numpy", reason="NumPy is not installed")
-    with tb.Subscriber("topic", timeout=PATIENCE, library="numpy") as subscriber:
-        tensorbus("topic", "pub", "topic", "[[0, 255]]", "--type", "uint8", "--wait", "30")
-        array = subscriber.receive().data
-        assert (array.dtype, array.tolist()) == (np.uint8, [[0, 255]])
-        tensorbus("topic", "pub", "topic", "1.5", "--type", "tensorbus.FloatMessage")
-        assert subscriber.receive().data == {"data": 1.5}  # as an untyped subscriber has it
-
-
-def test_pub_repeats_at_a_rate(tensorbus: Tensorbus) -> None:
-    with tb.Subscriber("topic", timeout=PATIENCE) as subscriber:
-        tensorbus("topic", "pub", "topic", "1", "--rate", "1000", "--count", "3", "--wait", "30")
-        assert [subscriber.receive().header.sequence for _ in range(3)] == [0, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (("go",), "is neither JSON nor a literal of Python"),
-        (("1", "--type", "tensorbus.Nonsense"), "has no attribute 'Nonsense'"),
-        (("1", "--type", "uint7"), "--type uint7"),
-    ],
-)
-def test_pub_refuses_what_it_cannot_read(
-    arguments: tuple[str, ...], why: str, tensorbus: Tensorbus
-) -> None:
-    done = tensorbus("topic", "pub", "topic", *arguments)
-    assert done.status == 2
-    assert why in done.err

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.cpp_programs import MARKS, WHY_NO_CUDA, build, torch_options
 from support.cuda import standin
 from support.cuda.standin import needs_standin
 from support.harness import PATIENCE
 from support.plain_tensors import TORCH_DTYPES, TORCH_LAYOUTS, assert_same_tensor, tensor_of
+from support.programs.cpp_programs import MARKS, WHY_NO_CUDA, build, torch_options
 from support.repository import ROOT
 
 pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.cpp_programs import EXAMPLES, MARKS, WHY_NO_CUDA, build, running, torch_options
 from support.cuda.gpu_tensors import why_no_gpu
 from support.harness import PATIENCE
-from support.middle_example import MIDDLE, classes_said, expected_classes
+from support.programs.cpp_programs import (
+    EXAMPLES,
+    MARKS,
+    WHY_NO_CUDA,
+    build,
+    running,
+    torch_options,
+)
+from support.programs.middle_example import MIDDLE, classes_said, expected_classes
 from support.repository import ROOT
 
 pytestmark = MARKS

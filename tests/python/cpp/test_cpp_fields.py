@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.cpp_programs import MARKS, running
 from support.harness import PATIENCE
+from support.programs.cpp_programs import MARKS, running
 
 if TYPE_CHECKING:
     import torch

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.cpp_programs import MARKS, running
 from support.harness import PATIENCE, eventually
+from support.programs.cpp_programs import MARKS, running
 from tensorbus import messages
 
 pytestmark = MARKS

@@ -7,8 +7,8 @@ import sysconfig
 from pathlib import Path
 
 import tensorbus as tb
-from support.cpp_programs import MARKS
 from support.harness import PATIENCE, eventually
+from support.programs.cpp_programs import MARKS
 from tensorbus._trace.events import PARENT, RELEASE, USE
 from tensorbus._trace.recording import Recording
 

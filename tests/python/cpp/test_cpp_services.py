@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import tensorbus as tb
-from support.cpp_programs import MARKS, running
 from support.harness import PATIENCE, eventually
+from support.programs.cpp_programs import MARKS, running
 
 pytestmark = MARKS
 
@@ -131,6 +131,17 @@ def test_cpp_asks_python_for_a_tensor_and_with_types(programs: Path) -> None:
 def test_cpp_asks_cpp(programs: Path) -> None:
     with running(programs / "mean_service"):
         assert output_of(programs / "mean_client")[0] == "mean=2\nmean=5.5 by_row=2.5 8.5 \n"
+
+
+def test_cpp_asks_two_services_at_once_in_one_thread(programs: Path) -> None:
+    both = ["image mean=5.5", "mean=2"]
+    with running(programs / "mean_service"):
+        assert sorted(output_of(programs / "means_at_once")[0].splitlines()) == both
+    with serving():
+        assert sorted(output_of(programs / "means_at_once")[0].splitlines()) == both
+    with serving(mean=lambda numbers: 1 / 0):
+        errors = output_of(programs / "means_at_once")[1]
+    assert "service 'mean' raised ZeroDivisionError" in errors
 
 
 def test_cpp_is_told_what_a_python_callback_raised(programs: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import pickle
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -344,3 +345,151 @@ def test_a_gpu_becomes_current_in_pytorch_as_soon_as_that_is_there(
     assert device.make_current("tpu:3")
     assert device.make_current(None)
     assert current == [1]
+
+
+def put_batches() -> None:
+    """Puts arrays of 64 KiB, and stays until it is told to end: it owns their memory."""
+    import numpy as np
+
+    with tb.Queue.open("items", timeout=PATIENCE) as queue:
+        for value in range(6):
+            queue.put({"x": np.full(BYTES, value, dtype=np.uint8), "id": {value}})
+        hear()
+
+
+def count_of_pins() -> int:
+    import ctypes
+
+    calls = ctypes.CDLL(ENVIRONMENT["TENSORBUS_CUDA_DRIVER"]).standin_calls
+    return int(calls(b"cuMemHostRegister_v2") - calls(b"cuMemHostUnregister"))
+
+
+def took_six(queue: tb.Queue[Any]) -> list[int]:
+    """Takes six items in three ways: their number, that of the pins, and whether one may write."""
+
+    async def one() -> Any:
+        return await asyncio.wait_for(queue.get_async(), PATIENCE)
+
+    items = [queue.get(timeout=PATIENCE), asyncio.run(one())]
+    while len(items) < 6:
+        items += queue.get_many(6 - len(items), timeout=PATIENCE)
+    for item in items:
+        (value,) = item["id"]
+        assert set(item["x"].tobytes()) == {value}
+    return [len(items), count_of_pins(), int(items[0]["x"].flags.writeable)]
+
+
+def test_items_are_pinned_on_request_however_the_queue_was_opened(elsewhere: Elsewhere) -> None:
+    host = elsewhere.start(host_items, env=BLIND)
+
+    def get(way: str) -> None:
+        if way == "open":
+            queue: tb.Queue[Any] = tb.Queue.open("items", timeout=PATIENCE, pin=True)
+        elif way == "open_async":
+            queue = asyncio.run(tb.Queue.open_async("items", timeout=PATIENCE, pin=True))
+        elif way == "reopen":
+            queue = tb.Queue.open("items", timeout=PATIENCE, pin=True, reopen=True)
+        elif way == "pickle":
+            opened = tb.Queue.open("items", timeout=PATIENCE, pin=True)
+            queue = pickle.loads(pickle.dumps(opened))
+            del opened
+        else:
+            queue = tb.Queue.open("items", timeout=PATIENCE)
+        tell(took_six(queue))
+
+    for way in ("open", "open_async", "reopen", "pickle", "plain"):
+        putter = elsewhere.start(put_batches, env=BLIND)
+        getter = elsewhere.start(get, way, env=BLIND if way == "plain" else ENVIRONMENT)
+        count, pinned, writeable = getter.hear()
+        putter.tell()
+        assert count == 6
+        assert (pinned > 0, writeable) == ((False, 1) if way == "plain" else (True, 0)), way
+    host.tell()
+
+
+def test_a_process_that_puts_into_a_pinned_queue_starts_no_cuda(elsewhere: Elsewhere) -> None:
+    def serve() -> None:
+        with tb.Queue[Any](pin=True) as queue:
+            tell(pickle.dumps(queue).hex())
+            tell([queue.get(timeout=PATIENCE)["id"], count_of_pins()])
+            hear()
+
+    def put(pickled: str) -> None:
+        import numpy as np
+
+        queue = pickle.loads(bytes.fromhex(pickled))
+        queue.put({"x": np.ones(BYTES, dtype=np.uint8), "id": 7})
+        with pytest.raises(tb.Unsupported, match="pin"):
+            queue.get(timeout=PATIENCE)
+        hear()
+
+    server = elsewhere.start(serve, env=ENVIRONMENT)
+    putter = elsewhere.start(put, server.hear(), env=BLIND)
+    assert server.hear() == [7, 1]
+    server.tell()
+    putter.tell()
+
+
+def test_without_a_driver_no_queue_and_no_results_are_pinned(elsewhere: Elsewhere) -> None:
+    def refuse() -> None:
+        with pytest.raises(tb.Unsupported, match="pin"):
+            tb.Queue(name="items", pin=True)
+        with tb.Queue(name="items") as queue:  # the name is free
+            for wrong in (
+                lambda: tb.Queue.open("items", pin=True),
+                lambda: tb.Queue.open("no such queue", pin=True),  # before the wait for it
+                lambda: asyncio.run(tb.Queue.open_async("items", pin=True)),
+                lambda: tb.WorkerPool(len, workers=1, pin_results=True),
+            ):
+                with pytest.raises(tb.Unsupported, match="pin"):
+                    wrong()
+            queue.put(1)
+            assert queue.get() == 1
+        for wrong in (
+            lambda: tb.Queue(pin=True, access="private"),
+            lambda: tb.WorkerPool(len, workers=1, pin=True, access="private"),
+            lambda: tb.WorkerPool(len, workers=1, pin_results=True, access="private"),
+        ):
+            with pytest.raises(tb.InvalidArgument, match="pin"):
+                wrong()
+        tell("told")
+
+    assert elsewhere.start(refuse, env=BLIND).hear() == "told"
+
+
+def pins_of_worker(item: Any) -> list[int]:
+    assert not item.flags.writeable
+    return [int(item[0]), count_of_pins()]
+
+
+def ones_of(count: int) -> Any:
+    import numpy as np
+
+    return np.ones(count, dtype=np.uint8)
+
+
+def test_a_pool_pins_items_in_its_workers_and_results_here(elsewhere: Elsewhere) -> None:
+    def items() -> None:
+        with tb.WorkerPool(pins_of_worker, workers=1, pin=True) as pool:
+            tell(pool.submit(ones_of(BYTES)).result(PATIENCE))
+
+    assert elsewhere.start(items, env=ENVIRONMENT).hear() == [1, 1]
+
+    def results() -> None:
+        with tb.WorkerPool(ones_of, workers=1, pin_results=True) as pool:
+            result = pool.submit(BYTES).result(PATIENCE)
+            tell([len(result), bool(result.flags.writeable), count_of_pins()])
+
+    assert elsewhere.start(results, env=ENVIRONMENT).hear() == [BYTES, False, 1]
+
+
+def test_a_worker_that_cannot_pin_fails_as_one_whose_initializer_does(
+    elsewhere: Elsewhere,
+) -> None:
+    def fail() -> None:
+        with tb.WorkerPool(pins_of_worker, workers=1, pin=True) as pool:
+            with pytest.raises(tb.Unsupported) as caught:
+                pool.submit(ones_of(BYTES)).result(PATIENCE)
+            tell(str(caught.value))
+
+    assert "memory cannot be pinned" in elsewhere.start(fail, env=BLIND).hear()

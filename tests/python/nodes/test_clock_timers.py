@@ -173,8 +173,8 @@ def test_without_a_clock_nothing_ticks_and_the_node_ends() -> None:
         assert (timer.ticks, timer.time_ns) == (0, 0)
     with tb.Node("one", clock="clock") as node, pytest.raises(tb.InvalidArgument, match="period"):
         node.create_timer(0, lambda: None)
-    with tb.Node("node", clock="") as node, pytest.raises(tb.InvalidArgument, match="topic"):
-        node.create_timer(1, lambda: None)
+    with pytest.raises(tb.InvalidArgument, match="topic"):
+        tb.Node("node", clock="")
 
 
 @pytest.fixture

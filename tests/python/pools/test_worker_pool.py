@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -311,8 +312,13 @@ def test_a_bar_without_rich_is_an_error_only_if_it_is_asked_for(
             pool.map([1], progress=True)
 
 
-def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_the_examples_of_the_documentation_run(tmp_path: Path, torch: ModuleType) -> None:
     page = (ROOT / "docs" / "worker_pool.md").read_text()
-    program = tmp_path / "program.py"
-    program.write_text(page.partition("```python")[2].partition("```")[0])
-    subprocess.run([sys.executable, program], check=True, timeout=PATIENCE)
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    complete = [example for example in examples if "__main__" in example]
+    assert len(complete) > 3
+    for number, example in enumerate(complete):
+        program = tmp_path / f"program_{number}.py"
+        program.write_text(example)
+        subprocess.run([sys.executable, program], check=True, timeout=6 * PATIENCE)

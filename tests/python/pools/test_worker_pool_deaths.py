@@ -6,10 +6,14 @@ import concurrent.futures
 import gc
 import multiprocessing
 import os
+import re
 import signal
+import subprocess
+import sys
 import threading
 import weakref
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, tell, unused
+from support.pipelines import alive
 from support.queues.pools import METHODS, QUICK, Gate, double, wait_for
 
 
@@ -68,6 +73,17 @@ def test_a_worker_that_dies_is_replaced_and_its_item_failed(how: str, end: str) 
                 pool.map([how])
             assert pool.map(["no"]) == ["no"]
     unused()
+
+
+def test_a_death_at_an_item_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with tb.WorkerPool(die, workers=1, retries=1, **QUICK) as pool, pytest.raises(tb.WorkerDied):
+        pool.map(["_exit"])
+    logged = [record.getMessage() for record in caplog.records if record.name == "tensorbus.pool"]
+    deaths = [re.sub(r"process \d+", "process", text) for text in logged]
+    assert deaths == [
+        "worker 0 (process) died with exit code 3, with 1 items, of which 1 are tried again",
+        "worker 0 (process) died with exit code 3, with 1 items, of which 0 are tried again",
+    ]
 
 
 def test_its_item_is_tried_again_so_often(tmp_path: Path) -> None:
@@ -164,7 +180,8 @@ def test_what_is_refused_is_not_kept(end: str) -> None:
     initializer = fail if end == "failed" else None
     pool = tb.WorkerPool(double, workers=1, initializer=initializer, **QUICK)
     if end == "failed":
-        assert isinstance(pool.submit(1).exception(PATIENCE), LookupError)
+        with suppress(LookupError):  # the worker may have failed already
+            assert isinstance(pool.submit(1).exception(PATIENCE), LookupError)
     else:
         getattr(pool, end)()
 
@@ -200,14 +217,21 @@ def test_each_item_that_a_pool_leaves_has_an_exception_of_its_own() -> None:
 
 
 def test_the_cause_of_a_pools_end_is_that_of_each_refusal() -> None:
-    with tb.WorkerPool(double, workers=1, initializer=fail, **QUICK) as pool:
+    load = partial(fail_behind, gate := Gate())
+    with gate, tb.WorkerPool(double, workers=1, initializer=load, **QUICK) as pool:
         futures = [pool.submit(number) for number in range(2)]
+        gate.let_one_through()
         errors = [future.exception(PATIENCE) for future in futures]
         with pytest.raises(LookupError, match="no model") as caught:
             pool.submit(3)
         for error in (*errors, caught.value):
             assert isinstance(error, LookupError)
-            assert "in fail\n" in str(error.__cause__)
+            assert "in fail_behind\n" in str(error.__cause__)
+
+
+def fail_behind(gate: Gate) -> None:
+    gate.wait()
+    raise LookupError("no model")
 
 
 def fail() -> None:
@@ -390,3 +414,107 @@ def test_a_worker_that_begins_when_its_pool_is_over_ends_quietly(elsewhere: Else
                 work(inbox.address, outbox.address, tb.participant().domain, None)
 
     elsewhere.run(begin_too_late)
+
+
+def test_the_death_of_an_idle_worker_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with tb.WorkerPool(pid, workers=1, **QUICK) as pool:
+        victim = pool.submit(0).result(PATIENCE)
+        os.kill(victim, signal.SIGKILL)
+        eventually(lambda: pool.stats.restarts == 1)
+        eventually(lambda: "without an item; another worker is started" in caplog.text)
+    assert caplog.text.count("died") == 1
+
+
+SERVER = """
+import os, signal, sys
+from pathlib import Path
+import tensorbus as tb
+
+def work(item):
+    Path(sys.argv[1], f"begun{item}").touch()
+    while not Path(sys.argv[1], "go").exists():
+        os.sched_yield()
+    return item
+
+if __name__ == "__main__":
+    os.setsid()
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(1))
+    with tb.WorkerPool(work, workers=2, context="fork") as pool:
+        futures = [pool.submit(item) for item in range(4)]
+        while len(os.listdir(sys.argv[1])) < 2:
+            os.sched_yield()
+        os.killpg(0, signal.SIGTERM)
+        Path(sys.argv[1], "go").touch()
+    print(len(stopped), [future.result() for future in futures])
+"""
+
+
+def test_a_signal_to_the_group_leaves_the_end_to_the_process_of_the_pool(tmp_path: Path) -> None:
+    """As service managers do by default: all accepted items are finished."""
+    program = tmp_path / "server.py"
+    program.write_text(SERVER)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    command = [sys.executable, program, folder]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert result.stdout == "1 [0, 1, 2, 3]\n", result.stderr
+
+
+CHILDREN = """
+import multiprocessing, os, signal, subprocess, sys, time
+import tensorbus as tb
+
+def forks(_):
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,))
+    child.start()
+    child.terminate()  # the default of a child
+    child.join()
+    program = subprocess.Popen(["sleep", "1000"])
+    program.terminate()
+    return child.exitcode, program.wait()
+
+if __name__ == "__main__":
+    with tb.WorkerPool(forks, workers=1, context=sys.argv[1]) as pool:
+        print(pool.submit(0).result())
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_what_a_worker_starts_ends_by_sigterm(method: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(CHILDREN)
+    command = [sys.executable, program, method]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert result.stdout == "(-15, -15)\n", result.stderr
+
+
+STUCK = """
+import os, signal, sys, threading
+import tensorbus as tb
+
+def work(item):
+    print(os.getpid(), flush=True)
+    threading.Event().wait()
+
+if __name__ == "__main__":
+    os.setsid()
+    pool = tb.WorkerPool(work, workers=2, context=sys.argv[1])
+    futures = [pool.submit(item) for item in range(2)]
+    futures[0].result()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_end_with_a_pool_that_sigterm_has_ended(method: str, tmp_path: Path) -> None:
+    """In the middle of their tasks: the whole group got the signal."""
+    program = tmp_path / "program.py"
+    program.write_text(STUCK)
+    with subprocess.Popen(
+        [sys.executable, program, method], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        pids = [int(server.stdout.readline()) for _ in range(2)]
+        os.killpg(server.pid, signal.SIGTERM)
+        assert server.wait(PATIENCE) == -signal.SIGTERM
+        eventually(lambda: not any(alive(pid) for pid in pids))

@@ -114,15 +114,13 @@ def test_deaths_are_counted_anew_after_a_worker_was_ready(
 
 @pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt, concurrent.futures.CancelledError])
 def test_any_exception_of_an_initializer_ends_the_pool(end: type[BaseException]) -> None:
-    with tb.WorkerPool(second, workers=1, initializer=partial(raise_it, end), **QUICK) as pool:
+    load = partial(wait_and_raise, gate := Gate(), end)
+    with gate, tb.WorkerPool(second, workers=1, initializer=load, **QUICK) as pool:
         future = pool.submit(1)
+        gate.let_one_through()
         assert isinstance(future.exception(PATIENCE), end)
         with pytest.raises(end):
             pool.submit(1)
-
-
-def raise_it(what: type[BaseException]) -> None:
-    raise what("no model")
 
 
 def test_the_initializers_exception_is_the_result_also_after_the_end_of_the_block() -> None:
@@ -137,9 +135,9 @@ def test_the_initializers_exception_is_the_result_also_after_the_end_of_the_bloc
         pool.close()
 
 
-def wait_and_raise(gate: Gate) -> None:
+def wait_and_raise(gate: Gate, what: type[BaseException] = LookupError) -> None:
     gate.wait()
-    raise LookupError("no model")
+    raise what("no model")
 
 
 # Ends while workers load.

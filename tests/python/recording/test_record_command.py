@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -126,8 +129,27 @@ def test_it_ends_after_some_seconds(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 0
     assert capsys.readouterr().out.startswith("0 messages of 0 topics")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 2
+    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 1
     assert "it exists" in capsys.readouterr().err
+
+
+def test_each_start_may_have_a_file_of_its_own(tmp_path: Path) -> None:
+    """As a program needs that is started again after a kill."""
+    name = str(tmp_path / "runs" / "{time}.mcap")
+    with tb.Publisher[Any]("topic") as publisher:
+        for _ in range(2):
+            with recording("topic", "-o", name) as process:
+                assert publisher.wait_for_subscribers(timeout=PATIENCE)
+                publisher.publish(1)
+                process.kill()
+                process.wait(PATIENCE)
+            eventually(lambda: publisher.stats.subscribers == 0)
+    first, second = sorted((tmp_path / "runs").iterdir())
+    for path in (first, second):
+        assert re.fullmatch(r"\d{8}-\d{6}-\d{3}\.mcap", path.name)
+        assert abs(datetime.strptime(path.name[:15], "%Y%m%d-%H%M%S").timestamp() - time.time()) < (
+            10 * PATIENCE
+        )
 
 
 def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -278,9 +300,9 @@ def test_info_shows_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
     assert said.err == ""
 
     assert main(["recording", "info", str(path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found, topic = map(json.loads, capsys.readouterr().out.splitlines())
     assert (found["messages"], found["recovered"], found["damage"]) == (3, "", "")
-    assert found["topics"][0]["name"] == "camera/image"
+    assert (topic["topic"], topic["messages"]) == ("camera/image", 3)
 
     path.write_bytes(path.read_bytes()[:-1])
     assert main(["recording", "info", str(path)]) == 0

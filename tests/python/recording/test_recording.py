@@ -189,6 +189,7 @@ def test_a_recording_can_be_read_while_it_is_written(tmp_path: Path) -> None:
         eventually(lambda: writer.stats.messages == 1)
         recording = tb.Recording(path)
         assert [sample.data for sample in recording] == ["first"]
+        assert recording.recovered.startswith(f"file {str(path)!r}: ")
         assert "its recorder has not finished it" in recording.recovered
 
 
@@ -283,7 +284,8 @@ def _read_all(path: Path, known: dict[tuple[str, int], bytes]) -> tuple[list[str
             refused.append(str(error))
             continue
         key = sample.header.topic, sample.header.sequence
-        if key in known:
+        # Without an index nothing but the record itself says which topic a message is of.
+        if key in known and not recording.recovered:
             assert len(_elements(sample)) == len(known[key])
     is_whole = not (recording.recovered or recording.damage)
     return refused, len(recording) - len(refused), is_whole

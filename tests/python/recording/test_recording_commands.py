@@ -106,13 +106,14 @@ def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> No
             ("cut", "-o", "x.mcap", "--compress", "none=zstd"),
             "nothing was recorded on topic 'none'",
         ),
-        (("export", "--format", "gif"), "format='gif'"),
         (("export", "-o", str(path.parent)), "is not empty"),
         (("convert", "-o", str(path)), "exists:"),
         (("convert", "-o", str(path), "--overwrite"), "read and replaced at once"),
     ):
-        assert main(["recording", arguments[0], str(path), *arguments[1:]]) == 2
+        assert main(["recording", arguments[0], str(path), *arguments[1:]]) == 1
         assert text in " ".join(capsys.readouterr().err.split())
+    assert main(["recording", "export", str(path), "--format", "gif"]) == 2
+    assert "--format gif: expected one of" in " ".join(capsys.readouterr().err.split())
     assert len(tb.Recording(path)) == 2 * COUNT
 
 

@@ -67,6 +67,7 @@ def test_the_text_of_an_exception_may_have_a_lone_surrogate(mode: str, logged: l
     error, reply = ask(mode, open_image, "open", 7)
     assert isinstance(error, tb.ServiceError)
     assert str(error) == r"service 'image' raised ValueError: cannot open caf\udce9.png"
+    assert (error.kind, error.text) == ("ValueError", r"cannot open caf\udce9.png")
     assert r"ValueError: cannot open caf\udce9.png" in str(error.__cause__)
     assert reply == 7
     assert logged == [r"node 'node', service 'image': ValueError: cannot open caf\udce9.png"]

@@ -81,10 +81,13 @@ def test_what_cannot_travel_is_refused_to_who_sends_it(run: Run) -> None:
     run(main())
 
 
-def test_what_is_no_request_is_told_and_left(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("options", [{}, {"batch": 2}])
+def test_what_is_no_request_is_told_and_left(
+    caplog: pytest.LogCaptureFixture, options: dict[str, int]
+) -> None:
     async def main() -> None:
         async with tb.Node("node", on_error="raise") as node:
-            node.create_service("echo", callback=lambda x: x)
+            node.create_service("echo", callback=lambda x: x, **options)
             async with running(node):
                 queue = tb.Queue.open("service:echo", timeout=PATIENCE)
                 queue.put(np.zeros(3))
@@ -96,12 +99,13 @@ def test_what_is_no_request_is_told_and_left(caplog: pytest.LogCaptureFixture) -
     assert all(record.levelname == "WARNING" for record in caplog.records)
 
 
+@pytest.mark.parametrize("options", [{}, {"batch": 2}])
 def test_a_made_up_address_for_the_answer_is_told_and_left(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, options: dict[str, int]
 ) -> None:
     async def main() -> None:
         async with tb.Node("node", on_error="raise") as node:
-            node.create_service("echo", callback=lambda x: x)
+            node.create_service("echo", callback=lambda x: x, **options)
             client = node.create_client("echo", timeout=PATIENCE)
             async with running(node):
                 requests = tb.Queue.open("service:echo", timeout=PATIENCE)

@@ -205,3 +205,39 @@ def test_replies_may_be_written_to_unless_they_are_for_reading_alone(elsewhere: 
         tb.Client("negate", access="shared")
     with tb.Node("node") as node, pytest.raises(tb.InvalidArgument, match="access='shared'"):
         node.create_client("negate", access="shared")
+
+
+def test_a_node_offers_a_service_once() -> None:
+    """Two would share the calls at random."""
+    with tb.Node("node") as node:
+        service = node.create_service("twice", callback=len, mode="sync")
+        with pytest.raises(tb.InvalidArgument, match="node 'node' offers service 'twice' already"):
+            node.create_service("twice", callback=sum, mode="sync")
+        service.close()
+        node.create_service("twice", callback=sum, mode="sync")
+        with tb.Node("other") as other:
+            other.create_service("twice", callback=sum, mode="sync")
+
+
+def test_a_name_has_a_character() -> None:
+    with pytest.raises(tb.InvalidArgument, match="must not be empty"):
+        tb.Client("")
+
+
+def test_a_callback_in_place_of_a_type_is_refused() -> None:
+    with (
+        tb.Node("node") as node,
+        pytest.raises(tb.InvalidArgument, match="A callback is given as callback="),
+    ):
+        node.create_service("service", lambda request: request)  # type: ignore[arg-type]
+
+
+def test_the_error_about_what_cannot_be_sent_names_its_place_in_the_message() -> None:
+    with tb.Node("node") as node:
+        node.create_service("same", callback=lambda request: [len], mode="sync")
+        node.spin(timeout=0)
+        client = node.create_client("same", timeout=PATIENCE)
+        with pytest.raises(tb.Unsupported, match=r"^data\['a'\]\[1\]: builtins\.function"):
+            client.call_sync({"a": [1, lambda: 1]})
+        with pytest.raises(tb.ServiceError, match=r": data\[0\]: builtins\.builtin_function"):
+            client.call_sync(1)

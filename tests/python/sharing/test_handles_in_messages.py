@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,7 +13,9 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, hear, joined, tell
+from tensorbus._cli.values import json_of
 from tensorbus._core import Outgoing
+from tensorbus._recording.message_parts import MessageParts
 
 
 @dataclass
@@ -56,6 +59,76 @@ def test_a_typed_field_takes_a_handle_and_nothing_else() -> None:
         assert Policy.from_bytes(sent.to_bytes())[0] == sent
     lines = ["best: handle|none = ...", "older: list<handle> = ...", "weights: handle"]
     assert Policy.definition().splitlines()[1:] == lines
+
+
+@dataclass
+class Weights(tb.Message, name="robot.Weights"):
+    by_name: dict[str, tb.Handle]
+    names: dict[tb.Handle, str]
+    known: set[tb.Handle]
+    layers: tuple[tb.Handle, ...]
+    either: tb.Handle | str
+    policy: Policy
+    rest: Any = None
+
+
+def weights(one: tb.Handle, other: tb.Handle) -> Weights:
+    return Weights(
+        {"actor": one, "critic": other},
+        {one: "actor"},
+        {one, other},
+        (one, other),
+        "not yet",
+        Policy(one, [other]),
+        [{"deep": one}],
+    )
+
+
+def test_a_type_may_have_it_wherever_it_may_have_another_value(tmp_path: Path) -> None:
+    typed = {"message_type": Weights}
+    path = tmp_path / "run.mcap"
+    with (
+        tb.share(1) as one,
+        tb.share(2) as other,
+        joined(publisher={**typed, "reliable": True}, subscriber=typed) as (publisher, subscriber),
+    ):
+        sent = weights(one.handle, other.handle)
+        with tb.Recorder(path, "topic", reliable=True):
+            assert publisher.wait_for_subscribers(2, PATIENCE)
+            publisher.publish(sent)
+        received = subscriber.receive().data
+        assert received == sent
+        assert tb.attach(received.by_name["critic"]) == 2
+        with pytest.raises(tb.MessageError, match=r"layers\[1\]: expected handle, got str"):
+            publisher.publish(replace(sent, layers=(one.handle, str(other.handle))))
+        assert Weights.from_bytes(sent.to_bytes())[0] == sent
+        with tb.Queue[Any]() as queue:
+            queue.put_many([sent, {"all": [sent]}])
+            assert queue.get_many(2) == [sent, {"all": [sent]}]
+        with tb.Recording(path) as recording:
+            (recorded,) = recording.select("topic", message_type=Weights)
+            assert recorded.data == sent
+
+
+def test_a_typed_service_takes_and_returns_it() -> None:
+    typed: Any = {"request_type": Weights, "reply_type": Policy}
+    with tb.share(1) as one, tb.share(2) as other, tb.Node("trainer") as node:
+        node.create_service("best", callback=lambda asked: asked.policy, mode="sync", **typed)
+        thread = threading.Thread(target=node.spin)
+        thread.start()
+        with tb.Client[Any, Any]("best", timeout=PATIENCE, **typed) as client:
+            sent = weights(one.handle, other.handle)
+            assert client.call_sync(sent) == sent.policy
+        node.stop()
+        thread.join()
+
+
+def test_json_has_its_text() -> None:
+    with tb.share(1) as shared:
+        text = str(shared.handle)
+        assert json_of({"weights": [shared.handle]}) == {"weights": [text]}
+        assert MessageParts({"weights": shared.handle}).values == {"weights": text}
+        assert tb.attach(text) == 1
 
 
 def attached(request: dict[str, Any]) -> dict[str, Any]:

@@ -91,9 +91,14 @@ def used_bytes() -> int:
 
 
 def unused() -> None:
-    """Nothing is left of any item in the memory of this process."""
-    gc.collect()
-    eventually(lambda: used_bytes() == 0)
+    """Nothing is left of any item in the memory of this process, nor of what is only garbage."""
+
+    def all_returned() -> bool:
+        if used_bytes() != 0:
+            gc.collect()  # each time: another thread may have made garbage since
+        return used_bytes() == 0
+
+    eventually(all_returned)
 
 
 @contextmanager

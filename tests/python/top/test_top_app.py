@@ -42,8 +42,10 @@ def test_the_other_tables_are_a_key_away() -> None:
             assert (top.column("queue"), top.red()) == (["batches"], ["batches"])
             await top.press("4")
             assert top.column("machine") == ["gpu-host", "here"]
-            await top.press("5")  # there is none
-            assert top.column("machine") == ["gpu-host", "here"]
+            await top.press("5")
+            assert top.column("pipeline") == []
+            await top.press("6")  # there is none
+            assert top.column("pipeline") == []
             await top.press("1")
             assert top.column("topic") == ["camera/image", "model/features"]
 

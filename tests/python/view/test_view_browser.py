@@ -197,9 +197,9 @@ def test_a_frame_that_cannot_be_drawn_does_not_end_the_page(
 ) -> None:
     made = [0]
 
-    def first_broken(before: Inspection | None, after: Inspection) -> dict[str, Any]:
+    def first_broken(*seen: Any) -> dict[str, Any]:
         made[0] += 1
-        return {} if made[0] == 1 else summary(before, after)
+        return {} if made[0] == 1 else summary(*seen)
 
     monkeypatch.setattr(overview, "summary", first_broken)
 
@@ -208,3 +208,23 @@ def test_a_frame_that_cannot_be_drawn_does_not_end_the_page(
 
     report = participant(1, publishers=(publisher("topic"),))
     in_browser(tmp_path, look, lambda: inspection(report))
+
+
+def test_pipelines_are_shown_while_there_are_some(tmp_path: Path) -> None:
+    path = tmp_path / "robot.toml"
+    path.write_text('[process.camera]\nrun = "sleep 1000"\n')
+    shown = "document.getElementById('pipelines-card').offsetParent !== null"
+
+    async def look(tab: Tab, _: Server) -> None:
+        await tab.until("document.getElementById('domain').textContent")
+        assert await tab.js(shown) is False
+        with tb.Pipeline.load(path) as pipeline:
+            await asyncio.to_thread(pipeline.wait_until_healthy, timeout=60)
+            [camera] = pipeline.status()
+            row = f"'robot: camera|running|{camera.pid}|0|'"
+            cells = "[...document.querySelectorAll('#pipelines tbody td')]"
+            await tab.until(f"{cells}.map((cell) => cell.textContent).join('|') === {row}")
+            assert await tab.js(shown) is True
+        await tab.until(f"!({shown})")
+
+    in_browser(tmp_path, look)

@@ -345,6 +345,77 @@ TEST_F(OneProcess, closes_without_memory) {
   }
 }
 
+TEST_F(OneProcess, learns_each_end_of_a_publisher_once) {
+  bus::Subscriber subscriber("ending", {}, there);
+  fail_each_allocation([&] { subscriber.watch_publisher_ends(); }, [](bool) {});
+  bus::Sample sample;
+  std::vector<bus::PublisherEnd> ends;
+  const auto end_one = [&] {
+    {
+      bus::Publisher closing("ending", {}, here);
+      connect(subscriber);
+      publish_patterns(closing, 1, 1);
+    }
+    ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 0; }));
+  };
+  const auto receive = [&] {
+    while (ends.empty())
+      if (subscriber.receive(sample, kLong) == Outcome::kInterrupted)
+        ends = subscriber.take_publisher_ends();
+  };
+  end_one();
+  fail_each_allocation(receive, [&](bool threw) {
+    if (threw) receive();
+    EXPECT_EQ(ends.size(), 1U);
+    EXPECT_EQ(seed_of(sample), 1U);
+    sample = bus::Sample();
+    ends.clear();
+    end_one();
+  });
+}
+
+// The thread of the subscriber's participant meets the failure.
+TEST_F(Allocation, that_fails_when_a_participant_ends_loses_no_end_of_a_publisher) {
+  const bus::ParticipantRef there = domain.join();
+  std::vector<bus::Subscriber> subscribers;
+  for (int i = 0; i < 2; ++i) {
+    subscribers.emplace_back("ending", SubscriberOptions{}, there);
+    subscribers.back().watch_publisher_ends();
+  }
+  for (const Fails fails : {Fails::kOnce, Fails::kFromThenOn}) {
+    bool failed = true;
+    for (std::size_t n = 0; failed; ++n) {
+      ASSERT_LT(n, kTooMany);
+      SCOPED_TRACE("allocation " + std::to_string(n));
+      {
+        const bus::ParticipantRef brief = domain.join();
+        const bus::Publisher one("ending", {}, brief);
+        const bus::Publisher two("ending", {}, brief);
+        for (bus::Subscriber& subscriber : subscribers)
+          ASSERT_EQ(subscriber.wait_for_publishers(2, kLong), Outcome::kDone);
+        fail_allocation(Whose::kService, fails, n);
+      }
+      ASSERT_TRUE(eventually([&] {
+        return allocation_failed() ||
+               (subscribers[0].stats().publishers == 0 && subscribers[1].stats().publishers == 0);
+      }));
+      if (fails == Fails::kFromThenOn && allocation_failed())
+        std::this_thread::sleep_for(2ms);  // it meets the next ones
+      failed = stop_failing();
+      for (bus::Subscriber& subscriber : subscribers) {
+        std::size_t ends = 0;
+        EXPECT_TRUE(eventually([&] {
+          (void)subscriber.try_receive();
+          ends += subscriber.take_publisher_ends().size();
+          return ends >= 2;
+        }));
+        EXPECT_EQ(ends, 2U);
+      }
+      if (::testing::Test::HasFailure()) return;
+    }
+  }
+}
+
 // The thread of a participant meets the failure: of both, since they are in this process.
 TEST_F(Allocation, that_fails_in_the_thread_of_a_participant_delays_a_connection_only) {
   const bus::ParticipantRef here = domain.join();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <tensorbus/values/value.hpp>
+#include <type_traits>
 
 #include "tests/unit/platform/test_support.hpp"
 
@@ -47,7 +48,39 @@ TEST(Value, finds_the_first_of_a_name) {
   EXPECT_EQ(kFields.at("image").as<TensorIndex>().index, 0U);
   EXPECT_EQ(kFields.find("id"), &kFields.at("id"));
   EXPECT_EQ(kFields.find("other"), nullptr);
-  EXPECT_EQ(Value(7).find("id"), nullptr);
+  const Value number(7);
+  EXPECT_EQ(number.find("id"), nullptr);
+}
+
+Value made() { return kFields; }
+
+// A reference into it would dangle after the full expression.
+TEST(Value, that_is_a_temporary_gives_values) {
+  static_assert(std::is_same_v<decltype(made().at("id")), Value>);
+  static_assert(std::is_same_v<decltype(made().as<Value::Map>()), Value::Map>);
+  static_assert(std::is_same_v<decltype(made().variant()), Value::Variant>);
+  static_assert(std::is_same_v<decltype(kFields.at("id")), const Value&>);
+  const auto& id = made().at("id");
+  EXPECT_EQ(id.as<std::int64_t>(), 7);
+  for (const auto& [name, value] : made().as<Value::Map>()) EXPECT_FALSE(name == value);
+}
+
+TEST(Value, has_the_fields_of_a_message) {
+  EXPECT_EQ(kFields.fields(), kFields);
+  const Value inner = Value::Map{{"stamp", 3}};
+  const Value record = Value::List{"message", "acme.Header", inner};
+  const Value header = Value::Extension{3, record.encode()};
+  EXPECT_EQ(header.fields(), inner);
+  EXPECT_EQ(message_of([&] { (void)header.at("stamp"); }),
+            "InvalidArgument: no field \"stamp\": this is a message of type acme.Header, whose "
+            "fields are in fields()");
+  EXPECT_EQ(message_of([] { (void)Value(7).fields(); }),
+            "InvalidArgument: expected a message, this is an int64");
+  for (const Value& other : {Value(Value::Extension{3, Value(7).encode()}),
+                             Value(Value::Extension{3, Value(Value::List{"set"}).encode()}),
+                             Value(Value::Extension{4, record.encode()})})
+    EXPECT_EQ(message_of([&] { (void)other.fields(); }),
+              "InvalidArgument: expected a message, this is an extension");
 }
 
 TEST(Value, says_what_was_expected_and_what_came) {

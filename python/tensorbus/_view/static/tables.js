@@ -1,4 +1,4 @@
-// The tables: topics, processes, and held memory.
+// The tables: topics, processes, held memory, and pipelines.
 
 import { bytes, rate, seconds } from "./format.js";
 
@@ -62,6 +62,7 @@ export class Tables {
     this.topics();
     this.processes();
     this.held();
+    this.pipelines();
   }
 
   topics() {
@@ -140,5 +141,21 @@ export class Tables {
       ["oldest", "number"],
     ];
     fill(document.getElementById("held"), heads, rows);
+  }
+
+  pipelines() {
+    const rows = this.domain.pipelines.map((row) => ({
+      cells: [row.process, row.state, row.pid ? String(row.pid) : "", String(row.restarts), row.why],
+      bad: row.unwell ? [0, 1, 4] : [],
+    }));
+    const heads = [
+      ["process"],
+      ["state"],
+      ["pid", "number"],
+      ["restarts", "number"],
+      ["reason"],
+    ];
+    document.getElementById("pipelines-card").hidden = rows.length === 0;
+    fill(document.getElementById("pipelines"), heads, rows);
   }
 }

@@ -31,6 +31,13 @@ _LONG = 0.01  # seconds of CPU time; if received bytes take more, reading pauses
 _MAX_UNSENT = 16 << 20  # unsent bytes above which the connection is closed
 
 
+class ConnectionOver(Exception):
+    """A lane has come to a connection that has ended meanwhile. This is no error of the peer."""
+
+    def __init__(self) -> None:
+        super().__init__("the other lane of the connection has ended meanwhile")
+
+
 class LaneOwner(Protocol):
     """The owner of a lane after HELLO: a session."""
 
@@ -126,6 +133,8 @@ class Lane(asyncio.BufferedProtocol):
             self._reader.filled(count)
         except ProtocolError as error:
             self.refuse(error)
+        except ConnectionOver as over:
+            self.close(str(over))
         except SHORTAGES as error:  # the session continues over the next connection
             require_shortage(error)
             self.close(str(error) or "no memory is left")

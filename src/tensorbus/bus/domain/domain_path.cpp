@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <system_error>
 #include <utility>
@@ -30,13 +30,12 @@ std::string environment(const char* name) {
 // Makes the path absolute: the process may change its directory later.
 std::string absolute(const std::string& path) {
   if (path.front() == '/') return path;
-  std::error_code error;
-  const std::string here = std::filesystem::current_path(error);
-  if (error)
+  const std::unique_ptr<char, decltype(&std::free)> here(::getcwd(nullptr, 0), &std::free);
+  if (here == nullptr)
     throw Error(Code::kSystem, "the domain \"" + path +
                                    "\" is relative to the current directory, " +
-                                   "which is not known: " + error.message());
-  return here + "/" + path;
+                                   "which is not known: " + std::generic_category().message(errno));
+  return std::string(here.get()) + "/" + path;
 }
 
 // A relative TENSORBUS_DOMAIN, and the path that it means.

@@ -174,7 +174,7 @@ void QueueServer::on_call(const Client& from, const link::QueueCall& asked) {
                                      .has_asked = queue.table.has_asked(from)}
                          .values()});
     case link::QueueVerb::kDrain:
-      return queue.table.drain(port, {from, asked.request});
+      return queue.table.drain(port, {from, asked.request}, asked.number != 0);
     case link::QueueVerb::kGiveBack:
       take_back_ahead(queue);
       queue.table.give_back(port, from, asked.number);

@@ -77,7 +77,9 @@ class QueueTable {
   bool has_asked(const Client& client) const { return items_.clients().contains(client); }
   std::size_t waiting_gets() const noexcept { return getters_.size(); }
   // Returns true if a PUT or a drain waits until the queue has fewer items.
-  bool waits_for_takes() const noexcept { return !putters_.empty() || !drainers_.empty(); }
+  bool waits_for_takes() const noexcept {
+    return !putters_.empty() || !drainers_.empty() || (is_shut_down() && !enders_.empty());
+  }
   bool any_waits() const noexcept { return !items_.waiting().empty(); }
   // Returns true if no more items can come to this client.
   bool is_over_for(const Client& client) const { return is_shut_down() && is_drained_for(client); }
@@ -137,8 +139,12 @@ class QueueTable {
       while (!getters_.empty() && any_waits()) deal(port);
       for (; unfinished() == 0 && !joiners_.empty(); joiners_.pop_front())
         port.done(joiners_.front());
-      if (is_shut_down()) answer(getters_, [&](const Request& from) { port.shut_down(from); });
-      answer(drainers_, [&](const Request& from) { port.done(from); });
+      const auto done = [&](const Request& from) { port.done(from); };
+      if (is_shut_down()) {
+        answer(getters_, [&](const Request& from) { port.shut_down(from); });
+        answer(enders_, done);
+      }
+      answer(drainers_, done);
     } catch (const std::bad_alloc&) {
     }
   }
@@ -286,11 +292,13 @@ class QueueTable {
     settle(port);
   }
 
-  // Replies when no item is left for other clients: none waits or may come back.
+  // Replies when no item is left for other clients: none waits or may come back. `until_shut_down`:
+  // and the queue was shut down.
   template <typename Port>
-  void drain(Port& port, Request from) {
-    require_room_to_wait(drainers_.size());
-    drainers_.push_back(std::move(from));
+  void drain(Port& port, Request from, bool until_shut_down = false) {
+    auto& waiting = until_shut_down ? enders_ : drainers_;
+    require_room_to_wait(waiting.size());
+    waiting.push_back(std::move(from));
     settle(port);
   }
 
@@ -309,15 +317,15 @@ class QueueTable {
     if (items_.refuse(request, port.now(), read ? Clock::duration::max() : patience_))
       return settle(port);
     const bool waited = drop(getters_, request) || drop(joiners_, request) ||
-                        drop(drainers_, request) || drop(putters_, request) ||
-                        drop(arriving_, request);
+                        drop(drainers_, request) || drop(enders_, request) ||
+                        drop(putters_, request) || drop(arriving_, request);
     if (waited) port.timed_out(request);
   }
 
   // Removes a client that is dead or has hung up, after all its messages.
   template <typename Port>
   void forget(Port& port, const Client& client) {
-    for (auto* waiting : {&getters_, &joiners_, &drainers_})
+    for (auto* waiting : {&getters_, &joiners_, &drainers_, &enders_})
       waiting->remove_if([&](const Request& from) { return from.client == client; });
     const auto is_its = [&](const Putter& putter) { return putter.from.client == client; };
     putters_.remove_if(is_its);
@@ -352,7 +360,7 @@ class QueueTable {
   // Denies all waiting requests and drops all items.
   template <typename Port>
   void close(Port& port, const Error& why) {
-    for (const auto* waiting : {&getters_, &joiners_, &drainers_})
+    for (const auto* waiting : {&getters_, &joiners_, &drainers_, &enders_})
       for (const Request& request : *waiting) port.deny(request, why);
     for (const auto* waiting : {&putters_, &arriving_})
       for (const Putter& putter : *waiting) port.deny(putter.from, why);
@@ -449,6 +457,7 @@ class QueueTable {
   std::list<Request> getters_;
   std::list<Request> joiners_;
   std::list<Request> drainers_;
+  std::list<Request> enders_;  // wait for a shutdown, then like drainers_
 };
 
 }  // namespace tensorbus::bus

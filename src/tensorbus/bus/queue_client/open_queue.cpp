@@ -14,10 +14,11 @@ OpenedQueue open_queue(ParticipantContext& participant, const QueueAddress& addr
 }
 
 OpenedQueue open_named_queue(ParticipantContext& participant, const Domain& domain,
-                             const std::string& name, const platform::StopCondition& stop) {
+                             const std::string& name, const platform::StopCondition& stop,
+                             const std::optional<QueueAddress>& ended) {
   std::optional<OpenedQueue> opened;
   const auto try_open = [&] {
-    const auto found = find_queue(domain, name);
+    const auto found = find_queue(domain, name, ended);
     if (!found) return false;
     try {
       opened = open_queue(participant, *found, stop);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "tensorbus/bus/domain/domain.hpp"
@@ -18,8 +19,10 @@ struct OpenedQueue {
 OpenedQueue open_queue(ParticipantContext& participant, const QueueAddress& address,
                        const platform::StopCondition& stop);
 // Waits for a queue of this name. Ignores a queue that is closed, or whose process ends: another
-// queue of this name may be made. Throws Error(kTimeout) if no queue is made in time.
+// queue of this name may be made. Also ignores `ended`, a queue that was shut down. Throws
+// Error(kTimeout) if no queue is made in time.
 OpenedQueue open_named_queue(ParticipantContext& participant, const Domain& domain,
-                             const std::string& name, const platform::StopCondition& stop);
+                             const std::string& name, const platform::StopCondition& stop,
+                             const std::optional<QueueAddress>& ended = {});
 
 }  // namespace tensorbus::bus

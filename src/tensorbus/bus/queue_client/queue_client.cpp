@@ -178,12 +178,7 @@ void QueueClient::task_done(const GiveUp& give_up) const {
   if (!oldest)
     throw Error(Code::kInvalidArgument,
                 "task_done() called more often than this process got items from the queue");
-  try {
-    (void)call(link::QueueVerb::kTaskDone, give_up, *oldest);
-  } catch (const Error& error) {
-    if (error.code() == Code::kClosed) participant_.taken_items.forget(name());
-    throw;
-  }
+  (void)call(link::QueueVerb::kTaskDone, give_up, *oldest);
 }
 
 ReplyCompletion QueueClient::answered() {

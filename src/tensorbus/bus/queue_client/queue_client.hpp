@@ -4,6 +4,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <span>
 #include <tensorbus/values/options.hpp>
 #include <tensorbus/values/stats.hpp>
 #include <vector>
@@ -27,9 +28,14 @@ link::QueueName make_queue(ParticipantContext& participant, const QueueOptions& 
 class QueueClient {
  public:
   // `rings`: for puts and gets without a request; null: each put and get sends a request.
+  // `pinning`: pins items; null: they are not pinned.
   QueueClient(ParticipantContext& participant, const QueueAddress& address,
-              std::shared_ptr<const QueueRings> rings = nullptr)
-      : participant_(participant), address_(address), rings_(std::move(rings)) {}
+              std::shared_ptr<const QueueRings> rings = nullptr,
+              std::shared_ptr<Pinning> pinning = nullptr)
+      : participant_(participant),
+        address_(address),
+        rings_(std::move(rings)),
+        pinning_(std::move(pinning)) {}
 
   using ReplyCompletion = std::shared_ptr<Completion<link::Reply>>;
   struct Request {
@@ -89,6 +95,10 @@ class QueueClient {
   bool take_here(std::vector<Sample>& items, std::size_t most, Access access,
                  bool after_messages = false) const;
   bool take_ahead(std::vector<Sample>& items, std::size_t most, Access access) const;
+  // Pins items that were taken, in the calling thread.
+  void pin_taken(std::span<Sample> items) const;
+  Outcome take_many(std::vector<Sample>& items, std::size_t most, Access access,
+                    const platform::StopCondition& stop) const;
   // Appends waiting items. Returns false if there were fewer than `count`.
   bool get_waiting(std::vector<Sample>& items, std::size_t count, Access access) const;
   Outcome wait(const Request& request, const platform::StopCondition& stop) const;
@@ -97,6 +107,7 @@ class QueueClient {
   ParticipantContext& participant_;
   const QueueAddress address_;
   const std::shared_ptr<const QueueRings> rings_;
+  const std::shared_ptr<Pinning> pinning_;
 };
 
 }  // namespace tensorbus::bus

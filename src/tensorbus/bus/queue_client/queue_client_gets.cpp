@@ -1,8 +1,11 @@
 // The part of QueueClient that gets items.
 #include <algorithm>
 #include <functional>
+#include <list>
 #include <optional>
+#include <span>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "tensorbus/bus/queue_client/call_limits.hpp"
@@ -14,6 +17,8 @@ namespace {
 
 // Spins for a few microseconds: fast replies come from another core.
 constexpr int kLooksBeforeYield = 96;
+// Longer than an ItemPin waits.
+constexpr std::chrono::nanoseconds kPinLimit = 2 * ItemPin::kPatience;
 constexpr int kLooksAtTheClock = 16;  // looks per reading of the clock: both take equally long
 
 // Reserves room in advance: no call may throw once an item was taken.
@@ -38,7 +43,7 @@ void wait_until_sent(link::Channel& channel) {
 }  // namespace
 
 QueueGet QueueClient::start_get(Access access, QueueGet::Mode mode) const {
-  return {participant_, address_, access, mode, begin_get()};
+  return {participant_, address_, access, mode, begin_get(), pinning_};
 }
 
 std::shared_ptr<UnderWay::Request> QueueClient::begin_get() const {
@@ -106,7 +111,10 @@ bool QueueClient::take_here(std::vector<Sample>& items, std::size_t most, Access
 Outcome QueueClient::get(Sample& item, Access access, const StopCondition& stop,
                          CompletionState* life) const {
   bool none_left = false;
-  if (take_soon(item, access, stop, none_left)) return Outcome::kDone;
+  if (take_soon(item, access, stop, none_left)) {
+    pin_taken({&item, 1});
+    return Outcome::kDone;
+  }
   if (none_left && !waits_for(stop)) return Outcome::kTimedOut;
   const auto begin = platform::Clock::now();
   const Outcome outcome = get_by_message(item, access, stop, life);
@@ -150,8 +158,10 @@ Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondi
   return closed_is_an_outcome([&] {
     try {
       Outcome outcome = getting.take(item, patience(stop), &driver, life);
-      if (outcome == Outcome::kTimedOut && getting.has_come())  // the reply has just come
-        outcome = getting.take(item, StopCondition(0ns, stop.give_up()));
+      if (outcome == Outcome::kTimedOut && getting.has_come()) {  // the reply has just come
+        const std::chrono::nanoseconds to_pin = pinning_ ? kPinLimit : 0ns;
+        outcome = getting.take(item, StopCondition(to_pin, stop.give_up()), &driver);
+      }
       if (outcome != Outcome::kDone) getting.cancel();
       return outcome;
     } catch (...) {
@@ -161,8 +171,33 @@ Outcome QueueClient::get_by_message(Sample& item, Access access, const StopCondi
   });
 }
 
+// The items belong to the caller: no signal ends the wait for the owners of their memory.
+void QueueClient::pin_taken(std::span<Sample> items) const {
+  if (!pinning_) return;
+  try {
+    EventLoop::Driver driver(participant_.loop, false);
+    std::list<std::pair<ItemPin, Sample*>> asked;
+    for (Sample& item : items) {
+      asked.emplace_back(std::piecewise_construct, std::forward_as_tuple(participant_, pinning_),
+                         std::forward_as_tuple(&item));
+      if (asked.back().first.pin(item, 0ns) == Outcome::kDone) asked.pop_back();
+    }
+    for (auto& [pin, item] : asked)
+      (void)pin.pin(*item, StopCondition::ignoring_signals(kPinLimit), &driver);
+  } catch (const std::exception&) {  // no memory: the items work without the pin
+  }
+}
+
 Outcome QueueClient::get_many(std::vector<Sample>& items, std::size_t most, Access access,
                               const StopCondition& stop) const {
+  const std::size_t before = items.size();
+  const Outcome outcome = take_many(items, most, access, stop);
+  pin_taken(std::span(items).subspan(before));
+  return outcome;
+}
+
+Outcome QueueClient::take_many(std::vector<Sample>& items, std::size_t most, Access access,
+                               const StopCondition& stop) const {
   constexpr std::size_t kFirst = 4;
   constexpr std::size_t kMax = 64;  // maximum number of requests at a time
   const std::size_t end = items.size() + most;

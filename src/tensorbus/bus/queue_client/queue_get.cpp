@@ -133,12 +133,14 @@ struct QueueGet::Asking : std::enable_shared_from_this<Asking> {
 };
 
 QueueGet::QueueGet(ParticipantContext& participant, const QueueAddress& address, Access access,
-                   Mode mode, std::shared_ptr<UnderWay::Request> under_way)
+                   Mode mode, std::shared_ptr<UnderWay::Request> under_way,
+                   const std::shared_ptr<Pinning>& pinning)
     : participant_(&participant),
       address_(address),
       access_(access),
       holds_(mode.holds),
-      awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()) {
+      awaited_(std::make_shared<Completion<std::variant<Outcome, Offer>>>()),
+      pin_(pinning ? std::make_unique<ItemPin>(participant, pinning) : nullptr) {
   const auto asking =
       std::make_shared<std::shared_ptr<Asking>>();  // null until the server is reached
   asked_ = ask_server(
@@ -154,8 +156,10 @@ QueueGet::QueueGet(ParticipantContext& participant, const QueueAddress& address,
       [answer = awaited_, asking](PeerSession::Answer& came) {
         if (*asking)
           (*asking)->on_answer(came);
-        else
-          answer->fail(std::get<Error>(came));
+        else if (const auto* error = std::get_if<Error>(&came))
+          answer->fail(*error);
+        else  // cancelled before it was sent
+          answer->set(QueueClient::outcome_of(std::get<link::Reply>(came)));
       });
 }
 
@@ -164,6 +168,10 @@ Outcome QueueGet::take(Sample& item, const platform::StopCondition& stop, EventL
   if (answered_) return Outcome::kTimedOut;
   Outcome outcome = offer_ ? Outcome::kDone : wait_for_offer(stop, driver, life);
   if (outcome == Outcome::kDone && !read_) outcome = read(stop);
+  if (outcome == Outcome::kDone && pin_) {
+    outcome = pin_->pin(*read_, stop, driver);
+    if (outcome == Outcome::kDone) pin_.reset();
+  }
   if (outcome == Outcome::kDone && !holds_) {
     outcome = send_acceptance(stop);
     if (outcome == Outcome::kDone)
@@ -262,7 +270,9 @@ void QueueGet::send_spoilt() {
 }
 
 void QueueGet::on_ready(std::function<void()> tell) {
-  if (was_read_)  // the socket was full: the offer is not accepted yet
+  if (was_read_ && pin_)
+    pin_->on_ready(std::move(tell));
+  else if (was_read_)  // the socket was full: the offer is not accepted yet
     participant_->post([tell = std::move(tell)](ParticipantContext& context) {
       context.loop.post_later(kTryAgain, tell);
     });
@@ -278,6 +288,7 @@ void QueueGet::cancel() {
   const auto left = awaited_->left();
   if (left && std::holds_alternative<Outcome>(*left)) return;  // nothing to refuse
   if (reading_) (void)reading_->give_up();
+  pin_.reset();
   read_.reset();
   cancel_request(*participant_, asked_, was_read_);
 }

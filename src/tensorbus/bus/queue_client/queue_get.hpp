@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "tensorbus/bus/event_loop/completion.hpp"
+#include "tensorbus/bus/queue_client/item_pin.hpp"
 #include "tensorbus/bus/queue_client/queue_request.hpp"
 #include "tensorbus/bus/queue_client/under_way.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -27,9 +28,11 @@ class QueueGet {
     bool holds = false;
     std::chrono::nanoseconds patience = PatientRequest::kPatience;  // see PatientRequest
   };
-  // `under_way` ends with the server's reply.
+  // `under_way` ends with the server's reply. With `pinning`, the item is pinned before it is
+  // accepted.
   QueueGet(ParticipantContext& participant, const QueueAddress& address, Access access, Mode mode,
-           std::shared_ptr<UnderWay::Request> under_way = nullptr);
+           std::shared_ptr<UnderWay::Request> under_way = nullptr,
+           const std::shared_ptr<Pinning>& pinning = nullptr);
 
   // Returns kDone with an item, which the server counts as taken; kTimedOut if no item has come, or
   // if the server has none; kShutDown if none will come; kInterrupted. Throws the Error that came
@@ -92,6 +95,7 @@ class QueueGet {
   std::optional<Offer> offer_;         // set when the offer has come
   std::optional<SampleRead> reading_;  // set with offer_
   std::optional<Sample> read_;         // read, but not yet returned
+  std::unique_ptr<ItemPin> pin_;       // null: the item is not pinned, or is already
   bool was_read_ = false;
   bool answered_ = false;
   bool over_ = false;  // accepted, refused or given up

@@ -118,9 +118,13 @@ std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string&
   return all;
 }
 
-std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name) {
-  for (const QueueAddress& queue : marked_queues(domain, name))
-    if (!domain.is_dead(queue.server)) return queue;
+std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name,
+                                       const std::optional<QueueAddress>& ended) {
+  for (const QueueAddress& queue : marked_queues(domain, name)) {
+    const bool has_ended =
+        ended && queue.server == ended->server && queue.queue.number == ended->queue.number;
+    if (!has_ended && !domain.is_dead(queue.server)) return queue;
+  }
   return std::nullopt;
 }
 

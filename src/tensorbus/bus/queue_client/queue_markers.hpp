@@ -20,8 +20,9 @@ QueueAddress parse_queue_address(std::string_view text);
 
 // Returns the queues of this name, without their keys. Their servers may have died.
 std::vector<QueueAddress> marked_queues(const Domain& domain, const std::string& name);
-// Returns the first queue of this name whose server has not died.
-std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name);
+// Returns the first queue of this name whose server has not died, but not `ended`.
+std::optional<QueueAddress> find_queue(const Domain& domain, const std::string& name,
+                                       const std::optional<QueueAddress>& ended = {});
 
 // Adds the marker of a queue of this process and returns the marker's name. Throws
 // Error(kInvalidArgument) if another queue has this name, unless it is the queue of a service.

@@ -15,7 +15,10 @@ QueueRequestRef ask_server(ParticipantContext& participant, const Id& server,
        on_answer = std::move(on_answer)](ParticipantContext& context) {
         const auto send = [&context, asked, start](const std::shared_ptr<PeerSession>& reached,
                                                    PeerSession::OnAnswer then) {
-          if (asked->cancelled) return;
+          if (asked->cancelled) {
+            PeerSession::Answer not_sent = link::Reply{.refused = link::Reply::kTimedOut};
+            return then(not_sent);
+          }
           asked->server = reached;
           asked->request = start(context, reached, asked, std::move(then));
         };

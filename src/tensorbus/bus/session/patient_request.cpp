@@ -34,6 +34,7 @@ void PatientRequest::attempt() {
     context_.reach(to_, [self = shared_from_this()](const std::shared_ptr<PeerSession>& session) {
       if (!self->on_answer_) return;
       if (!session) return self->fail(Error(Code::kClosed, self->absent_));
+      if (self->given_up_) return self->end_given_up();
       self->send_(session, [self, session](PeerSession::Answer& answer) {
         const auto* const error = std::get_if<Error>(&answer);
         if (error != nullptr && session->took_nothing()) return self->try_again(*error);
@@ -48,17 +49,18 @@ void PatientRequest::attempt() {
 
 void PatientRequest::try_again(const Error& why) {
   if (!on_answer_) return;
-  const bool refused = why.code() == Code::kOutOfMemory;
-  const auto until = refused ? until_ : std::max(until_, began_ + kUntilItIsDead);
+  refused_ = why.code() == Code::kOutOfMemory;
+  if (given_up_) return end_given_up();
+  const auto until = refused_ ? until_ : std::max(until_, began_ + kUntilItIsDead);
   // Gives up now if an attempt as long as the last one would end too late: the caller would not get
   // the reason.
   const auto now = Clock::now();
-  const auto next_takes = refused ? now - attempted_ : Clock::duration::zero();
+  const auto next_takes = refused_ ? now - attempted_ : Clock::duration::zero();
   if (now + pause_ + next_takes >= until)
     return fail(Error(Code::kOutOfMemory,
-                      refused ? why.what()
-                              : "the other process has no room for connections: it closes each "
-                                "one before it replies"));
+                      refused_ ? why.what()
+                               : "the other process has no room for connections: it closes each "
+                                 "one before it replies"));
   pausing_ = true;
   context_.loop.post_later(std::exchange(pause_, std::min(2 * pause_, kLongestPause)),
                            [self = shared_from_this()] { self->go_on(); });
@@ -75,8 +77,17 @@ void PatientRequest::go_on() {
 }
 
 void PatientRequest::give_up() {
-  if (std::exchange(pausing_, false))
-    fail(Error(Code::kOutOfMemory, "the request was cancelled: there was no room to connect"));
+  given_up_ = true;
+  if (std::exchange(pausing_, false)) end_given_up();
+}
+
+// A process that hung up has handled nothing, and may be dying: that is no shortage.
+void PatientRequest::end_given_up() {
+  if (refused_)
+    return fail(
+        Error(Code::kOutOfMemory, "the request was cancelled: there was no room to connect"));
+  PeerSession::Answer answer = link::Reply{.refused = link::Reply::kTimedOut};
+  if (on_answer_) std::exchange(on_answer_, {})(answer);
 }
 
 void PatientRequest::fail(Error error) {

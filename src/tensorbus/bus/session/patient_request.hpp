@@ -33,7 +33,9 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   static std::shared_ptr<PatientRequest> start(ParticipantContext& context, const Id& to,
                                                std::chrono::nanoseconds patience, Send send,
                                                PeerSession::OnAnswer on_answer, std::string absent);
-  // Called when the caller no longer waits. Ends a request that is between two attempts.
+  // Called when the caller no longer waits. Afterwards the request is not sent any more: it ends at
+  // once between two attempts, and else when the attempt fails or could send it. It ends with
+  // kOutOfMemory if the participant has refused the last attempt; else with Reply::kTimedOut.
   void give_up();
 
  private:
@@ -50,6 +52,7 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   void attempt();
   void try_again(const Error& why);
   void go_on();
+  void end_given_up();
   void fail(Error error);
 
   ParticipantContext& context_;
@@ -61,7 +64,9 @@ class PatientRequest : public std::enable_shared_from_this<PatientRequest> {
   Clock::time_point until_;
   Clock::time_point attempted_{};        // start of the last attempt
   std::chrono::milliseconds pause_{20};  // before the next attempt
+  bool refused_ = false;                 // the last attempt failed because there was no room
   bool pausing_ = false;                 // until go_on() is called
+  bool given_up_ = false;
 };
 
 }  // namespace tensorbus::bus

@@ -46,11 +46,6 @@ class TakenItems {
     if (taken.named.empty() && taken.unnamed == 0) queues_.erase(found);
     return item;
   }
-  // Removes the items of a closed queue.
-  void forget(const Queue& queue) {
-    const platform::MutexLock lock(mutex_);
-    queues_.erase(queue);
-  }
 
  private:
   struct Taken {

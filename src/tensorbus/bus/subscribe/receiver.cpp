@@ -5,44 +5,17 @@
 #include <new>
 #include <utility>
 
-#include "tensorbus/bus/domain/topic_name.hpp"
 #include "tensorbus/platform/clock.hpp"
 #include "tensorbus/platform/kill_point.hpp"
 
 namespace tensorbus::bus {
 namespace {
 
-constexpr std::size_t kMaxMismatches = 16;  // not thrown by any call yet
-
-std::string definition_to_send(const MessageType& type) {
-  const std::string& definition = type.definition();
-  if (definition.size() <= link::kMaxDefinition) return definition;
-  return std::string(type.name().substr(0, link::kMaxDefinition));
-}
-
 // Returns the device to which tensors move; nothing for host memory. Throws if it is not usable.
 std::optional<Device> wanted_on(const std::optional<Device>& device) {
   if (!device || !device->is_cuda()) return std::nullopt;
   DeviceCopier::require(*device);
   return device;
-}
-
-// Throws if the owner grants more than was requested. Depth 0 requests the owner's own depth.
-void require_as_asked(const link::Accepted& accepted, const SubscriberOptions& asked) {
-  const bool deeper = asked.depth != 0 && accepted.slots > std::bit_ceil(asked.depth);
-  if (!deeper && accepted.slots <= link::kMaxDepth && accepted.max_held <= asked.max_held &&
-      accepted.returns <= std::bit_ceil(accepted.slots + accepted.max_held))
-    return;
-  throw Error(Code::kProtocol, "ACCEPTED: queues of " + std::to_string(accepted.slots) + " and " +
-                                   std::to_string(accepted.returns) + " slots, max_held " +
-                                   std::to_string(accepted.max_held) + ": more than requested");
-}
-
-// Throws if the owner names a mirror's machine or publisher, but not both correctly.
-void require_origin(const link::Accepted& accepted) {
-  if (accepted.machine.empty() && accepted.publisher.empty()) return;
-  if (accepted.machine.empty() || !parse_publisher_name(accepted.publisher))
-    throw Error(Code::kProtocol, "ACCEPTED.publisher: not the name of a publisher on a machine");
 }
 
 inline void relax_cpu() noexcept {
@@ -65,11 +38,7 @@ Receiver::Receiver(std::string topic, const SubscriberOptions& options,
   if (receiving_.in_host_memory && options_.access == Access::kShared)
     throw Error(Code::kInvalidArgument,
                 "device: copies in host memory are not shared; use another access");
-  if (!options_.pin) return;
-  if (options_.access == Access::kPrivate)
-    throw Error(Code::kInvalidArgument,
-                "pin: with access private each sample has pages of its own; use read or shared");
-  device::require_pinning();
+  if (options_.pin) pinning_.require(options_.access);
 }
 
 Outcome Receiver::receive(Batch& batch, const platform::StopCondition& stop) {
@@ -137,6 +106,8 @@ Outcome Receiver::look_for_a_while(Batch& batch) {
 Outcome Receiver::take(Batch& batch) {
   if (closed_) return Outcome::kClosed;
   throw_pending_error();
+  if (ends_.watched()) forget_ended_links();
+  if (ends_.any()) return Outcome::kInterrupted;
   const Outcome outcome = take_next(batch);
   if (outcome != Outcome::kDone)
     return outcome == Outcome::kTimedOut && stream_has_ended() ? Outcome::kClosed : outcome;
@@ -173,9 +144,12 @@ Outcome Receiver::take_next(Batch& batch) {
   if (at_limit) return Outcome::kHoldLimit;
   spare_.refill();
   forget_ended_links();
-  if (links_.empty())
-    for (const LinkRef& link : stream_.forget_closed())
+  if (links_.empty()) {
+    for (const LinkRef& link : stream_.forget_closed()) {
       count_missed_at_the_end(*link, link->missed_at_the_end());
+      ends_.note(*link);
+    }
+  }
   ask_to_rejoin();
   return Outcome::kTimedOut;
 }
@@ -187,6 +161,7 @@ bool Receiver::anything_ready() const {
 
 bool Receiver::ready() {
   const platform::MutexLock lock(mutex_);
+  forget_ended_links();  // as receive() does: the last sample may have been taken since
   if (would_return()) return true;
   ask_to_rejoin();
   if (!event_ || !arm_event()) return false;
@@ -195,7 +170,7 @@ bool Receiver::ready() {
 }
 
 bool Receiver::would_return() const {
-  return closed_ || !mismatches_.empty() || pending_error_ || stream_has_ended() ||
+  return closed_ || !mismatches_.empty() || pending_error_ || ends_.any() || stream_has_ended() ||
          std::any_of(links_.begin(), links_.end(),
                      [](const LinkRef& link) { return link->ready() || link->at_hold_limit(); });
 }
@@ -236,17 +211,28 @@ void Receiver::disarm_event() {
 }
 
 // Removes ended links with empty rings. Leases on their samples keep the link objects.
-void Receiver::forget_ended_links() {
+void Receiver::forget_ended_links() noexcept {
   settle();
   const std::size_t gone = std::erase_if(links_, [this](const LinkRef& link) {
     mutex_.assert_held();
     if (!link->ended() || !link->empty()) return false;
     drop_notifier(*link);
     count_missed_at_the_end(*link, stream_.note_end(link));
+    if (!stream_.is_cut_off(link)) ends_.note(*link);
     return true;
   });
   if (gone != 0) stats_.missed += stream_.follow_mirrors(links_);
   if (gone != 0 && links_gone_) links_gone_();
+}
+
+void Receiver::watch_publisher_ends() {
+  const platform::MutexLock lock(mutex_);
+  ends_.watch(may_end());
+}
+
+std::vector<PublisherEnd> Receiver::take_publisher_ends() {
+  const platform::MutexLock lock(mutex_);
+  return ends_.take(may_end());
 }
 
 bool Receiver::stream_has_ended() const noexcept {
@@ -395,12 +381,7 @@ SubscriberReport Receiver::report() const {
 
 bool Receiver::close() {
   if (!let_go()) return false;
-  std::vector<std::shared_ptr<device::PinnedBlocks>> pins;
-  {
-    const platform::MutexLock lock(mutex_);
-    pins.swap(pins_);
-  }
-  for (const auto& one : pins) one->unsubscribe();
+  pinning_.close();
   return true;
 }
 
@@ -430,108 +411,9 @@ bool Receiver::closed() const {
   return closed_;
 }
 
-void Receiver::add(std::shared_ptr<link::BorrowerLink> link) {
-  const platform::MutexLock lock(mutex_);
-  if (closed_) return;
-  links_.reserve(links_.size() + 1);
-  to_settle_.reserve(links_.size() + 1);
-  stream_.reserve(links_.size() + 1);
-  std::vector<platform::Fd> fds;
-  try {
-    if (event_) fds = notifier_for(*link);
-  } catch (const Error&) {  // no descriptor: look_after_event() replaces the notifier
-  }
-  try {
-    link->channel().send(link::Subscribe{.link = link->id(),
-                                         .publisher = link->source()->publisher,
-                                         .depth = options_.depth,
-                                         .max_held = options_.max_held,
-                                         .wake_slot = sleeper_.index(),
-                                         .writable = asks_for() == memory::Grant::kWrite ? 1U : 0U,
-                                         .best_effort = options_.reliable ? 0U : 1U,
-                                         .fingerprint = options_.type.fingerprint(),
-                                         .resume_at = stream_.resume_at(*link),
-                                         .topic = topic_,
-                                         .type = definition_to_send(options_.type),
-                                         .node = options_.node.substr(0, link::kMaxNode)},
-                         std::move(fds));
-  } catch (...) {
-    drop_notifier(*link);
-    throw;
-  }
-  if (options_.pin) {
-    pins_.push_back(link->peer_memory()->pinned);
-    pins_.back()->subscribe();
-  }
-  links_.push_back(std::move(link));
-}
-
-void Receiver::accept(const LinkRef& link, const link::Accepted& accepted, platform::Fd segment,
-                      platform::Fd room_notifier) {
-  const platform::MutexLock lock(mutex_);
-  require_as_asked(accepted, options_);
-  require_origin(accepted);
-  link->accept(accepted, std::move(segment), std::move(room_notifier));
-  stream_.accepted(*link, links_);
-  stats_.missed += stream_.follow_mirrors(links_);
-  if (stopped_) link->stop_here();
-  wake_all();
-}
-
-void Receiver::end(const LinkRef& link, bool cut_off) {
-  const platform::MutexLock lock(mutex_);
-  if (cut_off && !link->ended()) {
-    link->cut_off_by_owner = true;
-    ++stats_.cut_off;
-  }
-  link->end();
-  count_missed_at_the_end(*link, stream_.note_connection_lost(link));
-  forget_ended_links();
-  wake_all();  // the owner may have died between its last sample and the wake-up
-}
-
 void Receiver::trace(std::shared_ptr<link::TraceRing> ring) {
   const platform::MutexLock lock(mutex_);
   trace_ = std::move(ring);
-}
-
-void Receiver::expect_link() {
-  const platform::MutexLock lock(mutex_);
-  stream_.expect_link();
-}
-
-void Receiver::expect_link_no_more() {
-  const platform::MutexLock lock(mutex_);
-  stream_.expect_link_no_more();
-  wake_all();
-}
-
-void Receiver::not_joined(std::string_view why) noexcept {
-  const platform::MutexLock lock(mutex_);
-  ++stats_.refused;
-  try {
-    stats_.last_refusal = why;
-  } catch (const std::bad_alloc&) {  // the count still reports it
-    stats_.last_refusal.clear();
-  }
-}
-
-void Receiver::refuse(const LinkRef& link, Code code, std::string_view why) noexcept {
-  const platform::MutexLock lock(mutex_);
-  std::erase(links_, link);
-  pending_.erase(link.get());
-  drop_notifier(*link);
-  ++stats_.refused;
-  try {
-    stats_.last_refusal = why;
-    if (code != Code::kTypeMismatch) return;
-    stats_.last_refusal += "\nThis subscriber's type:\n" + options_.type.definition();
-    mismatches_.push_back("topic \"" + topic_ + "\": " + stats_.last_refusal);
-    if (mismatches_.size() > kMaxMismatches) mismatches_.pop_front();
-    wake_all();
-  } catch (const std::bad_alloc&) {  // the count still reports it
-    stats_.last_refusal.clear();
-  }
 }
 
 }  // namespace tensorbus::bus

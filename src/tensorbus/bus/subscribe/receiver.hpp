@@ -21,6 +21,8 @@
 #include "tensorbus/bus/session/host_copy_request.hpp"
 #include "tensorbus/bus/subscribe/missing_samples.hpp"
 #include "tensorbus/bus/subscribe/pending_sample.hpp"
+#include "tensorbus/bus/subscribe/pinning.hpp"
+#include "tensorbus/bus/subscribe/publisher_ends.hpp"
 #include "tensorbus/bus/subscribe/receive_options.hpp"
 #include "tensorbus/bus/subscribe/row_sink.hpp"
 #include "tensorbus/bus/subscribe/sample.hpp"
@@ -139,6 +141,11 @@ class Receiver {
   // With Device::host(): returns the samples that this subscriber did not get since the last call,
   // at most 1,024 gaps.
   std::vector<MissingSamples> take_missing();
+  // From now on records the ends of publishers. As long as take_publisher_ends() would return some,
+  // receive() and try_receive() return kInterrupted, and ready() returns true.
+  void watch_publisher_ends();
+  // Returns the ends since the last call, in their order.
+  std::vector<PublisherEnd> take_publisher_ends();
 
   // The functions below are for the event loop only.
   void add(std::shared_ptr<link::BorrowerLink> link);
@@ -225,7 +232,11 @@ class Receiver {
   bool would_return() const TB_REQUIRES(mutex_);
   bool arm_event() TB_REQUIRES(mutex_);
   void disarm_event() TB_REQUIRES(mutex_);
-  void forget_ended_links() TB_REQUIRES(mutex_);
+  void forget_ended_links() noexcept TB_REQUIRES(mutex_);
+  // Returns how many publishers could end now, see PublisherEnds.
+  std::size_t may_end() const noexcept TB_REQUIRES(mutex_) {
+    return links_.size() + stream_.cut_off();
+  }
   void wake_all() noexcept TB_REQUIRES(mutex_);
   std::vector<platform::Fd> notifier_for(link::BorrowerLink& link) TB_REQUIRES(mutex_);
   void drop_notifier(link::BorrowerLink& link) noexcept TB_REQUIRES(mutex_);
@@ -254,8 +265,7 @@ class Receiver {
   Stage stage_;
   std::function<void()> links_gone_;
   std::function<void()> rejoin_;
-  // One element for each link.
-  std::vector<std::shared_ptr<device::PinnedBlocks>> pins_ TB_GUARDED_BY(mutex_);
+  Pinning pinning_;  // used with the option `pin`
   // The reasons of type mismatches that no call has thrown yet.
   std::deque<std::string> mismatches_ TB_GUARDED_BY(mutex_);
   std::optional<Error> pending_error_ TB_GUARDED_BY(mutex_);  // the error that ended a batch
@@ -264,6 +274,7 @@ class Receiver {
   SubscriberStats stats_ TB_GUARDED_BY(mutex_);
   std::shared_ptr<link::TraceRing> trace_ TB_GUARDED_BY(mutex_);  // null: not traced
   StreamEnd stream_ TB_GUARDED_BY(mutex_);
+  PublisherEnds ends_ TB_GUARDED_BY(mutex_);
   bool closed_ TB_GUARDED_BY(mutex_) = false;
   bool stopped_ TB_GUARDED_BY(mutex_) = false;  // stop_here() was called
 };

@@ -1,10 +1,8 @@
 // Takes samples from links: at once, or when the leases, copies or segments that they need have
 // come.
-#include <exception>
 #include <new>
 #include <utility>
 
-#include "tensorbus/bus/subscribe/pinning.hpp"
 #include "tensorbus/bus/subscribe/receiver.hpp"
 #include "tensorbus/bus/subscribe/sample_data.hpp"
 #include "tensorbus/platform/kill_point.hpp"
@@ -182,12 +180,13 @@ Receiver::Taken Receiver::set_aside(link::BorrowerLink& link, const link::Entry&
 
 // Pins a sample that was read, or sets it aside until the owner has replied.
 Receiver::Taken Receiver::pin(const LinkRef& link, const link::Entry& entry, Sample& sample) {
+  const auto awaited = pinning_.pin(sample, link->peer_memory().get());
+  if (awaited.empty()) return Taken::kDone;
   try {
-    const Pinning pinning = pin_blocks(*link, sample);
-    if (pinning == Pinning::kHalf) sample = sample.copy();
-    if (pinning != Pinning::kAsked) return Taken::kDone;
-    pending_[link.get()] = {entry.token, std::move(sample)};
-  } catch (const std::exception&) {  // no memory: the sample works without the pin
+    PendingSample& pending = pending_[link.get()];
+    pending = {entry.token, std::move(sample)};
+  } catch (const std::bad_alloc&) {  // the sample works without the pin
+    Pinning::withdraw(awaited);
     return Taken::kDone;
   }
   return set_aside(*link, entry);

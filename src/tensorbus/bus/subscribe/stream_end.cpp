@@ -68,7 +68,6 @@ std::uint64_t StreamEnd::note_connection_lost(const LinkRef& link) noexcept {
   const auto found = find(*link);
   if (found == cut_off_.end() || found->link != link) return 0;
   cut_off_.erase(found);
-  link->cut_off_by_owner = false;
   return note_end(link);
 }
 

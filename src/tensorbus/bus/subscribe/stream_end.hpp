@@ -35,6 +35,13 @@ class StreamEnd {
 
   // Records how a removed link ended. Returns the number of samples that its subscriber has missed.
   std::uint64_t note_end(const LinkRef& link) noexcept;
+  // Returns true if this link's publisher has cut the subscriber off, and neither has a new link
+  // nor is known to have closed.
+  bool is_cut_off(const LinkRef& link) const noexcept {
+    return std::ranges::find(cut_off_, link, &CutOff::link) != cut_off_.end();
+  }
+  // Returns the number of these links.
+  std::size_t cut_off() const noexcept { return cut_off_.size(); }
   // Called when a link has ended, possibly for the second time: if it had been cut off before, it
   // is now final whether its publisher had closed. Returns the number of samples that the
   // subscriber has missed.

@@ -93,8 +93,9 @@ PinnedBlocks::State PinnedBlocks::leave(const Wanted& wanted) {
 std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
                                                      std::optional<memory::Range>& granted) {
   const platform::MutexLock lock(answers_mutex_);
-  if (!asked_.contains(wanted.block) && std::chrono::steady_clock::now() < ask_again_)
-    return State::kNot;
+  const auto known = asked_.find(wanted.block);
+  const bool is_awaited = known != asked_.end() && known->second.wanted;
+  if (!is_awaited && std::chrono::steady_clock::now() < ask_again_) return State::kNot;
   const auto [found, fresh] = asked_.try_emplace(wanted.block);
   Asked& asked = found->second;
   asked.wanted = true;
@@ -105,7 +106,33 @@ std::optional<PinnedBlocks::State> PinnedBlocks::ask(const Wanted& wanted,
   return std::nullopt;
 }
 
-// Withdraws the request for a block whose bytes are pinned already.
+void PinnedBlocks::on_answer(const Block& block, std::function<void()> tell) {
+  {
+    const platform::MutexLock lock(answers_mutex_);
+    const auto asked = asked_.find(block);
+    if (asked != asked_.end() && !asked->second.answered && !owner_gone_)
+      return asked->second.tell.push_back(std::move(tell));
+  }
+  tell();
+}
+
+void PinnedBlocks::give_up(const Block& block) noexcept {
+  withdraw(block);
+  refused();
+}
+
+void PinnedBlocks::not_asked(const Block& block) noexcept {
+  Tell waiting;
+  {
+    const platform::MutexLock lock(answers_mutex_);
+    const auto asked = asked_.find(block);
+    if (asked == asked_.end()) return;
+    waiting.swap(asked->second.tell);
+    asked_.erase(asked);
+  }
+  for (const auto& tell : waiting) tell();  // they ask themselves
+}
+
 void PinnedBlocks::withdraw(const Block& block) noexcept {
   const platform::MutexLock lock(answers_mutex_);
   const auto asked = asked_.find(block);
@@ -228,6 +255,11 @@ void PinnedBlocks::drop_grants() noexcept {
 }
 
 void PinnedBlocks::answer(const Block& block, std::optional<memory::Range> granted) {
+  for (const auto& tell : enter_answer(block, granted)) tell();
+}
+
+PinnedBlocks::Tell PinnedBlocks::enter_answer(const Block& block,
+                                              std::optional<memory::Range> granted) {
   const platform::MutexLock lock(answers_mutex_);
   const auto found = asked_.find(block);
   if (found == asked_.end() || found->second.answered)
@@ -235,10 +267,12 @@ void PinnedBlocks::answer(const Block& block, std::optional<memory::Range> grant
   Asked& asked = found->second;
   asked.answered = true;
   asked.granted = granted;
+  Tell tell = std::move(asked.tell);
   if (!granted) ask_again_ = std::chrono::steady_clock::now() + kRefusedFor;
-  if (subscribers_ != 0 && asked.wanted) return;
+  if (subscribers_ != 0 && asked.wanted) return tell;
   if (granted) release(block.segment, *granted);
   asked_.erase(found);
+  return tell;
 }
 
 void PinnedBlocks::refused() noexcept {
@@ -247,10 +281,13 @@ void PinnedBlocks::refused() noexcept {
 }
 
 void PinnedBlocks::owner_gone() noexcept {
+  Tell all;
   {
     const platform::MutexLock lock(answers_mutex_);
     owner_gone_ = true;
+    for (auto& [block, asked] : asked_) all.splice(all.end(), asked.tell);
   }
+  for (const auto& tell : all) tell();
   drop_idle();
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -27,8 +28,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   // Limits for unused blocks that stay pinned for the next sample at the same place.
   static constexpr std::size_t kMaxIdle = 32;
   static constexpr std::size_t kMaxIdleBytes = std::size_t{1} << 30;
-  // After a refusal by the owner or the driver, no request is sent for this long, because each
-  // request makes a sample wait for the reply.
+  // After a refusal by the owner or the driver, or if the owner does not reply, no request is sent
+  // for this long, because each request makes a sample wait for the reply.
   static constexpr std::chrono::seconds kRefusedFor{1};
 
   struct Block {
@@ -47,7 +48,8 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   using Report = std::function<void(memory::SegmentId segment, memory::Range part)>;
   void report_by(Report report);
 
-  // Count the subscribers with the option `pin`. Without any, only blocks in use stay pinned.
+  // Count the subscribers and the users of queues with the option `pin`. Without any, only blocks
+  // in use stay pinned.
   void subscribe();
   void unsubscribe() noexcept;
 
@@ -67,6 +69,17 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   // the bytes lie in one pinned part, or in none. kHalf: as above.
   State leave(const Wanted& wanted);
 
+  // Calls `tell` once, when no reply about the block is missing any more: in the thread that
+  // handles the reply, or at once. It must not throw.
+  void on_answer(const Block& block, std::function<void()> tell);
+  // Withdraws the request for a block: no sample waits for it any more. If it was granted, the
+  // owner is notified that it is not pinned.
+  void withdraw(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
+  // After kAsk, if the request could not be sent.
+  void not_asked(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
+  // As withdraw(), after a wait in which the owner did not reply. The next samples do not wait.
+  void give_up(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
+
   // Called with the owner's reply; empty: refused. Does not call the driver.
   void answer(const Block& block, std::optional<memory::Range> granted);
   // Called when the owner is gone: only blocks in use stay pinned.
@@ -78,7 +91,9 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
   struct Use;
 
   Found use_what_holds(const Wanted& wanted);
-  void withdraw(const Block& block) noexcept TB_EXCLUDES(answers_mutex_);
+  using Tell = std::list<std::function<void()>>;
+  Tell enter_answer(const Block& block, std::optional<memory::Range> granted)
+      TB_EXCLUDES(answers_mutex_);
   std::optional<State> ask(const Wanted& wanted, std::optional<memory::Range>& granted);
   Found use(const Ref& pinned) TB_REQUIRES(mutex_);
   Found pin(const Wanted& wanted, memory::Range granted);
@@ -105,6 +120,7 @@ class PinnedBlocks : public std::enable_shared_from_this<PinnedBlocks> {
     bool wanted = true;  // still wanted
     bool answered = false;
     std::optional<memory::Range> granted{};
+    Tell tell{};  // see on_answer()
   };
   std::map<Block, Asked> asked_ TB_GUARDED_BY(answers_mutex_);
   std::chrono::steady_clock::time_point ask_again_ TB_GUARDED_BY(answers_mutex_){};

@@ -94,7 +94,7 @@ struct QueueCall {
   QueueName queue;
   std::uint32_t verb = 0;  // a QueueVerb
   // For kTaskDone and kGiveBack: the number of the item; without `redeliver`, how many items (0:
-  // one). For kShutDown: 1 drops the waiting items.
+  // one). For kShutDown: 1 drops the waiting items. For kDrain: 1 also waits for a shutdown.
   std::uint64_t number = 0;
   void visit(auto& archive) { archive(request, queue, verb, number); }
 };

@@ -56,7 +56,7 @@ nb::object key_of(std::span<const std::byte> bytes) {
   KeptKey& place = place_of_key(bytes);
   if (PyObject* const known = place.key_of(bytes)) return nb::borrow(known);
   nb::object made = str_of(bytes);
-  if (PyUnicode_IS_COMPACT_ASCII(made.ptr())) place.keep(made);
+  if (is_ascii(made.ptr())) place.keep(made);
   return made;
 }
 
@@ -120,7 +120,7 @@ nb::object FieldsReader::read_list(std::uint64_t count) {
   const Level level(depth_);
   const auto first = static_cast<Py_ssize_t>(std::min(count, kMaxInAdvance));
   nb::object list = checked(PyList_New(first));
-  for (Py_ssize_t i = 0; i < first; ++i) PyList_SET_ITEM(list.ptr(), i, read().release().ptr());
+  for (Py_ssize_t i = 0; i < first; ++i) fill_list_item(list.ptr(), i, read().release().ptr());
   for (auto i = static_cast<std::uint64_t>(first); i < count; ++i)
     if (PyList_Append(list.ptr(), read().ptr()) != 0) throw nb::python_error();
   return list;
@@ -169,7 +169,7 @@ nb::object FieldsReader::read_tuple(std::span<const std::byte> payload) {
   if (head.number <= kMaxInAdvance) {
     tuple = checked(PyTuple_New(static_cast<Py_ssize_t>(head.number)));
     for (Py_ssize_t i = 0; i < static_cast<Py_ssize_t>(head.number); ++i)
-      PyTuple_SET_ITEM(tuple.ptr(), i, reader.read().release().ptr());
+      fill_tuple_item(tuple.ptr(), i, reader.read().release().ptr());
   } else {
     tuple = checked(PyList_AsTuple(reader.read_list(head.number).ptr()));
   }

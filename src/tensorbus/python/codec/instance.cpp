@@ -52,8 +52,7 @@ nb::object call_class(const MessagePlan& plan, const std::vector<nb::object>& va
   arguments.reserve(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     if (plan.fields[i].in_init && values[i]) arguments.push_back(values[i].ptr());
-  const bool is_all =
-      arguments.size() == static_cast<std::size_t>(PyTuple_GET_SIZE(plan.names.ptr()));
+  const bool is_all = arguments.size() == static_cast<std::size_t>(tuple_size(plan.names.ptr()));
   const nb::object names = is_all ? plan.names : names_of_some(plan, values);
   return checked(PyObject_Vectorcall(plan.cls.ptr(), arguments.data(), 0, names.ptr()));
 }

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <iterator>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "tensorbus/python/bindings.hpp"
+#include "tensorbus/python/stable_abi.hpp"
 
 namespace tensorbus::python {
 
@@ -19,16 +21,16 @@ namespace tensorbus::python {
 // Longer keys are not kept.
 inline constexpr std::size_t kLongestKept = 32;
 
-// A slot of the cache. It keeps only compact ASCII strings.
+// A slot of the cache. It keeps only ASCII strings.
 class KeptKey {
  public:
   // Returns the key of these bytes, borrowed; null if it is not kept.
   PyObject* key_of(std::span<const std::byte> bytes) const noexcept {
     PyObject* const key = kept();
     if (key == nullptr) return nullptr;
-    const auto size = static_cast<std::size_t>(PyUnicode_GET_LENGTH(key));
+    const std::string_view text = ascii_value(key);
     const bool same =
-        size == bytes.size() && std::memcmp(PyUnicode_1BYTE_DATA(key), bytes.data(), size) == 0;
+        text.size() == bytes.size() && std::memcmp(text.data(), bytes.data(), text.size()) == 0;
     return same ? key : nullptr;
   }
   // May keep the key. Without a GIL, `made` may be replaced by another object with the same text.

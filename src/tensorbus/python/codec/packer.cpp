@@ -76,7 +76,7 @@ void Packer::pack(nb::handle value, int depth) {
   const PyTypeObject* const type = Py_TYPE(object);
   if (type == &PyUnicode_Type) return pack_text(value);
   if (type == &PyLong_Type) return pack_int(value);
-  if (type == &PyFloat_Type) return writer_.write_float(PyFloat_AS_DOUBLE(object));
+  if (type == &PyFloat_Type) return writer_.write_float(float_value(object));
   if (type == &PyBool_Type) return writer_.write_bool(object == Py_True);
   if (object == Py_None) return writer_.write_nil();
   if (type == &PyComplex_Type) return pack_complex(value);
@@ -145,7 +145,7 @@ void Packer::pack_dict(nb::handle dict, int depth) {
 bool Packer::pack_map(nb::handle dict, int depth) {
   const nb::ft_object_guard unchanged(dict);
   if (!has_plain_keys(dict)) return false;
-  const auto items = static_cast<std::size_t>(PyDict_GET_SIZE(dict.ptr()));
+  const auto items = static_cast<std::size_t>(dict_size(dict.ptr()));
   check_size(items);
   writer_.write_map_of(items);
   std::size_t packed = 0;
@@ -167,12 +167,12 @@ void Packer::pack_pairs(nb::handle dict, int depth) {
   const nb::object pairs = checked(PyDict_Items(dict.ptr()));
   check_depth(dict, depth + 2);
   const std::size_t begin = writer_.size();
-  writer_.write_list_of(static_cast<std::size_t>(PyList_GET_SIZE(pairs.ptr())) + 1);
+  writer_.write_list_of(static_cast<std::size_t>(list_size(pairs.ptr())) + 1);
   writer_.write(std::string_view("dict"));
   for (const nb::handle pair : nb::borrow<nb::list>(pairs)) {
     writer_.write_list_of(2);
-    pack(PyTuple_GET_ITEM(pair.ptr(), 0), depth + 3);
-    pack(PyTuple_GET_ITEM(pair.ptr(), 1), depth + 3);
+    pack(tuple_item(pair.ptr(), 0), depth + 3);
+    pack(tuple_item(pair.ptr(), 1), depth + 3);
   }
   writer_.wrap(begin, kRecordType);
 }
@@ -180,22 +180,22 @@ void Packer::pack_pairs(nb::handle dict, int depth) {
 void Packer::pack_list(nb::handle list, int depth) {
   check_depth(list, depth);
   const nb::ft_object_guard unchanged(list);
-  const Py_ssize_t items = PyList_GET_SIZE(list.ptr());
+  const Py_ssize_t items = list_size(list.ptr());
   writer_.write_list_of(static_cast<std::size_t>(items));
   for (Py_ssize_t i = 0; i < items; ++i) {
-    if (i >= PyList_GET_SIZE(list.ptr())) raise_changed("a list");
-    const nb::object item = nb::borrow(PyList_GET_ITEM(list.ptr(), i));
+    if (i >= list_size(list.ptr())) raise_changed("a list");
+    const nb::object item = nb::borrow(list_item(list.ptr(), i));
     pack_item(item, static_cast<std::size_t>(items - i), depth);
   }
-  if (PyList_GET_SIZE(list.ptr()) != items) raise_changed("a list");
+  if (list_size(list.ptr()) != items) raise_changed("a list");
 }
 
 void Packer::pack_tuple(nb::handle tuple, int depth) {
   check_depth(tuple, depth);
   const std::size_t begin = writer_.size();
-  const Py_ssize_t items = PyTuple_GET_SIZE(tuple.ptr());
+  const Py_ssize_t items = tuple_size(tuple.ptr());
   writer_.write_list_of(static_cast<std::size_t>(items));
-  for (Py_ssize_t i = 0; i < items; ++i) pack(PyTuple_GET_ITEM(tuple.ptr(), i), depth + 1);
+  for (Py_ssize_t i = 0; i < items; ++i) pack(tuple_item(tuple.ptr(), i), depth + 1);
   writer_.wrap(begin, internal::kTupleType);
 }
 

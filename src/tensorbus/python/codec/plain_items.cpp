@@ -51,16 +51,16 @@ bool is_plain_at(PyObject* item, int depth);
 
 bool is_plain_sequence(PyObject* items, int depth) {
   const nb::ft_object_guard unchanged(items);
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(items);
+  const Py_ssize_t count = sequence_size(items);
   if (count > kMaxPlainValues) return false;
-  for (Py_ssize_t i = 0; i < count && i < PySequence_Fast_GET_SIZE(items); ++i)
-    if (!is_plain_at(PySequence_Fast_GET_ITEM(items, i), depth)) return false;
+  for (Py_ssize_t i = 0; i < count && i < sequence_size(items); ++i)
+    if (!is_plain_at(sequence_item(items, i), depth)) return false;
   return true;
 }
 
 bool is_plain_dict(PyObject* items, int depth) {
   const nb::ft_object_guard unchanged(items);
-  if (PyDict_GET_SIZE(items) > kMaxPlainValues) return false;
+  if (dict_size(items) > kMaxPlainValues) return false;
   Py_ssize_t at = 0;
   PyObject* key = nullptr;
   PyObject* value = nullptr;

@@ -65,7 +65,7 @@ std::optional<DType> dtype_of_numpy(nb::handle value) {
   const Numpy::Kind* kind = numpy->kind_of_descr(value.ptr());
   if (kind == nullptr && PyType_Check(value.ptr()))
     kind = numpy->kind_of_scalar(reinterpret_cast<const PyTypeObject*>(value.ptr()));
-  if (kind == nullptr && PyUnicode_CheckExact(value.ptr()) && PyUnicode_IS_ASCII(value.ptr())) {
+  if (kind == nullptr && PyUnicode_CheckExact(value.ptr()) && is_ascii(value.ptr())) {
     const auto dtype = dtype_named(utf8_of(value));
     kind = dtype ? numpy->kind_of(*dtype) : nullptr;
   }

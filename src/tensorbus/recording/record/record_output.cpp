@@ -1,8 +1,9 @@
 #include "tensorbus/recording/record/record_output.hpp"
 
+#include <dirent.h>
+
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
+#include <memory>
 #include <utility>
 
 #include "tensorbus/memory/file/mapped_file.hpp"
@@ -77,11 +78,12 @@ void RecordOutput::require_no_files() const {
   if (!options_.numbered || options_.overwrite) return;
   const std::string before = options_.path.substr(0, number_at()) + "-";
   const std::string behind = options_.path.substr(number_at());
-  const std::filesystem::path folder = std::filesystem::path(options_.path).parent_path();
-  std::error_code none;  // ignored: if the folder cannot be listed, begin() fails
-  for (std::filesystem::directory_iterator entry(folder.empty() ? "." : folder, none), end;
-       !none && entry != end; entry.increment(none)) {
-    const std::string path = (folder / entry->path().filename()).string();
+  const std::string folder = options_.path.substr(0, options_.path.rfind('/') + 1);
+  const std::unique_ptr<DIR, int (*)(DIR*)> listed(::opendir(folder.empty() ? "." : folder.c_str()),
+                                                   ::closedir);
+  if (listed == nullptr) return;  // begin() fails
+  while (const dirent* entry = ::readdir(listed.get())) {
+    const std::string path = folder + entry->d_name;
     if (path.size() < before.size() + kDigits + behind.size() || !path.starts_with(before) ||
         !path.ends_with(behind))
       continue;

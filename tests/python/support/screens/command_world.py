@@ -62,10 +62,23 @@ ARGUMENTS = {
     "player step": "",
     "player rate": "1",
     "top": "",
+    "up": "--check {pipeline}",
+    "pipeline status": "",
+    "pipeline restart": NAME,
+    "pipeline stop": "other",
+    "pipeline logs": "",
     "trace": "--seconds 0.1 -o {out}",
+    "wait": NAME,
 }
-# These serve until they are told to end; metrics and view print an address first.
-ENDLESS = {"metrics": "--port 0", "view": "--no-browser"}
+# One process prints a line; the other one may be stopped.
+PIPELINE = f"""
+[process."{NAME}"]
+run = ["sh", "-c", "echo here; exec sleep 1000"]
+[process.other]
+run = "sleep 1000"
+"""
+# These serve until they are told to end, after they have printed a line.
+ENDLESS = {"metrics": "--port 0", "queue keep": "kept", "view": "--no-browser"}
 
 
 def all_commands() -> set[str]:
@@ -103,15 +116,18 @@ def robot(domain: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class World:
-    """A domain with a robot, a recorder and a player, the file that is played, and a ROS bag."""
+    """A domain with a robot, a recorder, a player and a pipeline, and their files; a ROS bag."""
 
     domain: str
     file: Path
     bag: Path
+    pipeline: Path
 
     def command(self, name: str, out: Path) -> list[str]:
         """The command with its arguments; `out` is what it may write."""
-        given = ({**ARGUMENTS, **ENDLESS})[name].format(file=self.file, bag=self.bag, out=out)
+        given = ({**ARGUMENTS, **ENDLESS})[name].format(
+            file=self.file, bag=self.bag, pipeline=self.pipeline, out=out
+        )
         return [*COMMAND, *name.split(), *shlex.split(given)]
 
     def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
@@ -134,8 +150,11 @@ def write_bag(path: Path) -> None:
 @contextmanager
 def world(folder: Path) -> Iterator[World]:
     """Made in a folder that is empty."""
-    made = World(str(folder / "domain"), folder / "run.mcap", folder / "bag")
+    made = World(
+        str(folder / "domain"), folder / "run.mcap", folder / "bag", folder / "pipeline.toml"
+    )
     write_bag(made.bag)
+    made.pipeline.write_text(PIPELINE)
     record = ["record", NAME, "--seconds", "0.2", "-o", str(made.file)]
     with robot(made.domain), ExitStack() as ends:
         assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0
@@ -149,4 +168,10 @@ def world(folder: Path) -> Iterator[World]:
             ends.callback(started.terminate)
             assert started.stderr is not None
             assert started.stderr.readline()  # it runs
+        up = ends.enter_context(
+            made.start([*COMMAND, "up", str(made.pipeline)], stdin=DEVNULL, stdout=PIPE)
+        )
+        ends.callback(up.terminate)
+        assert up.stdout is not None
+        assert any(NAME in line and " | here" in line for line in up.stdout)
         yield made

@@ -22,9 +22,16 @@ class Done:
         return [line.split() for line in self.out.splitlines()]
 
     @property
-    def json(self) -> Any:
+    def rows(self) -> list[dict[str, Any]]:
+        """The lines of --json."""
         assert self.status == 0, self.err
-        return parsed(self.out)
+        return [parsed(line) for line in self.out.splitlines()]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The only line of --json."""
+        (row,) = self.rows
+        return row
 
 
 def parsed(text: str) -> Any:

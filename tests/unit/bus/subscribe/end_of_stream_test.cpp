@@ -39,6 +39,16 @@ TEST_F(EndOfStream, comes_after_the_last_sample) {
   EXPECT_EQ(receive(), Outcome::kClosed);
 }
 
+TEST_F(EndOfStream, makes_it_ready_once_the_last_sample_was_taken) {
+  bus::Publisher publisher = joined();
+  publish_patterns(publisher, 0, 1);
+  publisher.close();
+  ASSERT_TRUE(eventually([&] { return subscriber.stats().publishers == 0; }));
+  EXPECT_EQ(next_seeds(subscriber, 1), seeds_from(0, 1));
+  EXPECT_TRUE(subscriber.ready());
+  EXPECT_EQ(receive(0ns), Outcome::kClosed);
+}
+
 TEST_F(EndOfStream, ends_a_receive_that_waits) {
   std::optional<bus::Publisher> publisher(joined());
   std::thread thread([&] { publisher.reset(); });

@@ -1,0 +1,1 @@
+"""A web server with a model, with the bus and without it, and the clients that load it."""

@@ -1,0 +1,1 @@
+"""The commands of pipelines: `tensorbus up` and `tensorbus pipeline`."""

@@ -1,0 +1,1 @@
+"""Files of other programs that run a pipeline as its own file says."""

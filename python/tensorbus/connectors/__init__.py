@@ -1,0 +1,1 @@
+"""Connectors: each connects the bus with another package. Nothing else imports them."""

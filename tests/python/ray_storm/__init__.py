@@ -1,0 +1,1 @@
+"""Kills Ray's actors at random moments, and looks at what the others have."""

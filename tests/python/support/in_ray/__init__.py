@@ -1,0 +1,1 @@
+"""A Ray instance for the tests of a file."""

@@ -1,0 +1,1 @@
+"""Programs of the examples and of the pages, built and run."""
