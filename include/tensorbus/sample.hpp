@@ -51,7 +51,9 @@ class Sample {
   // Returns the tensor at this key of the fields: sample.tensor("image"). Throws
   // Error(kInvalidArgument) if there is none.
   const Tensor& tensor(std::string_view key) const&;
-  // A temporary, such as `recording[0]`, gives tensors of their own, which keep their memory.
+  // A temporary, such as `recording[0]`, gives tensors of their own, which keep their memory. Keep
+  // the vector, not a span of it. `subscriber.receive()->` is not a temporary sample: its spans and
+  // references end with the statement.
   std::vector<Tensor> tensors() && { return {tensors_.span().begin(), tensors_.span().end()}; }
   Tensor tensor() && { return std::as_const(*this).tensor(); }
   Tensor tensor(std::string_view key) && { return std::as_const(*this).tensor(key); }

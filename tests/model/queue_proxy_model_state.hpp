@@ -31,6 +31,7 @@ enum class ProxyMistake {
   kDeadLosesOffers,      // A's bridge does not cancel what a dead client was offered
   kLateOfferIsTaken,     // a client that gave up takes an offer that comes later
   kHoldIsNotHeard,       // the queue does not know that the proxies pass items on
+  kEndFinishesItems,     // at the end, A's bridge finishes an item that a client at B has
 };
 
 enum class RemoteAt : std::uint8_t { kIdle, kAsked, kOffered, kClosed, kDead };
@@ -53,6 +54,7 @@ struct ProxyItem {
   bool done = false;
   bool passed = false;  // without `redeliver`: the holder has requested the next item
   bool sent = false;    // a bridge has sent it to B
+  bool at_a = false;    // the client at A has got it
 };
 
 enum class Relayed : std::uint8_t { kGet, kTake, kCancel, kDone, kDied, kOffer, kShutDown };

@@ -51,7 +51,7 @@ std::string found(ProxyMistake mistake, bool redeliver) {
 
 TEST(QueueProxyModel, finds_each_of_the_mistakes_that_one_could_make) {
   EXPECT_EQ(found(ProxyMistake::kSentGoesBack, false), "an item is delivered twice");
-  EXPECT_EQ(found(ProxyMistake::kUnsentIsLost, false), "an item is lost that was not sent");
+  EXPECT_EQ(found(ProxyMistake::kUnsentIsLost, false), "an item is lost that nobody got");
   EXPECT_EQ(found(ProxyMistake::kDeathIsNotTold, true), "an item is lost that nobody got");
   EXPECT_EQ(found(ProxyMistake::kDeathIsNotTold, false), "an item is lost that nobody got");
   EXPECT_EQ(found(ProxyMistake::kDeathBeforeMessages, false), "lost items are counted wrongly");
@@ -59,6 +59,7 @@ TEST(QueueProxyModel, finds_each_of_the_mistakes_that_one_could_make) {
   EXPECT_EQ(found(ProxyMistake::kLateOfferIsTaken, true),
             "an item that a client took is not in its hand");
   EXPECT_EQ(found(ProxyMistake::kHoldIsNotHeard, false), "an item is delivered twice");
+  EXPECT_EQ(found(ProxyMistake::kEndFinishesItems, true), "an item did not come back");
 }
 
 }  // namespace

@@ -317,7 +317,9 @@ inline Value::List record_in(const Value& value) {
 
 inline std::optional<std::pair<std::string, Value>> message_in(const Value& value) {
   Value::List parts = record_in(value);
-  if (parts.size() != 3 || parts[0] != Value(kMessage) || !parts[1].is<std::string>()) return {};
+  if (parts.size() != 3 || parts[0] != Value(kMessage) || !parts[1].is<std::string>() ||
+      !parts[2].is<Value::Map>())
+    return {};
   return std::pair(std::move(parts[1]).as<std::string>(), std::move(parts[2]));
 }
 

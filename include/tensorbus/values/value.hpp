@@ -80,14 +80,17 @@ class Value {
   // Returns the value of a string key of a map; throws Error(kInvalidArgument) if there is none.
   const Value& at(std::string_view key) const&;
   Value at(std::string_view key) &&;
-  // Like at(), but returns nullptr if there is none.
+  // Like at(), but returns nullptr if there is none. For a temporary, use contains() and at().
   const Value* find(std::string_view key) const& noexcept;
   const Value* find(std::string_view key) && = delete;  // it would point into what is gone
+  bool contains(std::string_view key) const noexcept { return find(key) != nullptr; }
   // Returns the fields of a message, by name: the message is a map, or a typed message that is a
-  // field of another one. Throws Error(kInvalidArgument) for other values.
+  // field of another one. Throws Error(kInvalidArgument) for other values, and Error(kProtocol) if
+  // the bytes of the typed message are malformed.
   //
   //   sample.fields().at("header").fields().at("frame_id").as<std::string>();
-  Value fields() const;
+  Value fields() const&;
+  Value fields() &&;
 
   const Variant& variant() const& noexcept { return variant_; }
   Variant variant() && noexcept { return std::move(variant_); }
@@ -120,28 +123,60 @@ inline std::string a_value_of(std::size_t type) {
   return (std::string_view("aeio").find(name[0]) == std::string_view::npos ? "a " : "an ") + name;
 }
 
-// Returns the name and the parts of a record (docs/tensors.md); nothing for any other value.
+// Returns the name and the parts of a record (docs/tensors.md); nothing for any other value. Throws
+// Error(kProtocol) if the bytes of the record are malformed.
 Value::List record_in(const Value& value);
-// Returns the type and the fields of a typed message; nothing for any other value.
+// Returns the type and the fields of a typed message; else like record_in().
 std::optional<std::pair<std::string, Value>> message_in(const Value& value);
+
+// Returns the start of a text of a sender that fits an error text, without control characters.
+inline std::string shortened(std::string_view text) {
+  constexpr std::size_t kLongest = 100;
+  std::string shown(text.substr(0, kLongest));
+  for (char& each : shown)
+    if (static_cast<unsigned char>(each) < 0x20 || each == 0x7f) each = '?';
+  return text.size() > kLongest ? shown + "..." : shown;
+}
+
+// Returns the name of the type of a typed message, for error texts; nothing for any other value.
+inline std::optional<std::string> message_name_in(const Value& value) {
+  try {
+    if (const auto message = message_in(value)) return shortened(message->first);
+  } catch (const Error&) {  // its bytes are malformed: an extension
+  }
+  return {};
+}
 
 // Returns what a value is, for error texts: "an int64", "a message of type acme.Header".
 inline std::string what_is(const Value& value) {
-  if (const auto message = message_in(value)) return "a message of type " + message->first;
+  if (const auto type = message_name_in(value)) return "a message of type " + *type;
   return a_value_of(value.variant().index());
+}
+
+// Returns the names of a map's fields, for error texts: "a", "b".
+inline std::string names_of(const Value::Map& fields) {
+  constexpr std::size_t kLongest = 1000;
+  std::string names;
+  for (const auto& [key, item] : fields) {
+    if (!key.is<std::string>()) continue;
+    if (names.size() > kLongest) return names + ", ...";
+    names += (names.empty() ? "\"" : ", \"") + shortened(key.as<std::string>()) + '"';
+  }
+  return names;
 }
 
 // Returns the end of an error text: why a value lacks the field, and what to do.
 inline std::string why_no_field(const Value& value) {
-  if (message_in(value)) return ": this is " + what_is(value) + ", whose fields are in fields()";
   if (value.is<std::nullptr_t>())
     return ": there are no fields, as in a message that is a single tensor: get that without a key";
   if (value.is<TensorIndex>()) return ": this is a single tensor: get it without a key";
-  if (!value.is<Value::Map>()) return ": this is " + what_is(value) + ", not a map";
-  std::string keys;
-  for (const auto& [key, item] : value.as<Value::Map>())
-    if (key.is<std::string>()) keys += (keys.empty() ? "\"" : ", \"") + key.as<std::string>() + '"';
-  return keys.empty() ? ": there are no fields" : "; there are " + keys;
+  if (value.is<Value::Map>()) {
+    const std::string names = names_of(value.as<Value::Map>());
+    return names.empty() ? ": there are no fields" : "; there are " + names;
+  }
+  const auto type = message_name_in(value);
+  if (type) return ": this is a message of type " + *type + ", whose fields are in fields()";
+  return ": this is " + a_value_of(value.variant().index()) + ", not a map";
 }
 
 }  // namespace internal
@@ -172,10 +207,14 @@ inline const Value& Value::at(std::string_view key) const& {
               "no field \"" + std::string(key) + '"' + internal::why_no_field(*this));
 }
 
-inline Value Value::at(std::string_view key) && { return std::as_const(*this).at(key); }
+inline Value Value::at(std::string_view key) && {
+  return std::move(const_cast<Value&>(std::as_const(*this).at(key)));
+}
 
-inline Value Value::fields() const {
-  if (is<Map>()) return *this;
+inline Value Value::fields() const& { return Value(*this).fields(); }
+
+inline Value Value::fields() && {
+  if (is<Map>()) return std::move(*this);
   if (auto message = internal::message_in(*this)) return std::move(message->second);
   throw Error(Code::kInvalidArgument, "expected a message, this is " + internal::what_is(*this));
 }

@@ -28,7 +28,7 @@ def topic_name(topic: object) -> str:
     if not isinstance(topic, str) or (not topic.isascii() and _has_surrogates(topic)):
         raise InvalidArgument(f"topic={topic!r}: expected a str of Unicode characters")
     if not topic:
-        raise InvalidArgument("a name must not be empty")
+        raise InvalidArgument("the name of a topic or service must not be empty")
     return topic
 
 

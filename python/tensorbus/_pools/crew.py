@@ -184,10 +184,10 @@ class Crew:
         pauses += [POLL_INTERVAL for worker in self.workers() if worker.must_poll]
         return [pause for pause in pauses if pause is not None]
 
-    def replace(self, place: Place) -> str:
+    def replace(self, place: Place, *, had_task: bool) -> str:
         """Removes a dead worker, and returns a description of its death."""
         self.restarts += not place.leaving
-        end = place.replace()
+        end = place.replace(had_task=had_task)
         self.notify()
         return end
 

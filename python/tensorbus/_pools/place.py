@@ -15,8 +15,9 @@ from tensorbus._pools.worker_process import (
     ended_for_shortage,
 )
 
-# Seconds before the next attempt if a worker could not be started, or died while it started. Each
-# pause is twice as long as the previous pause, up to the longest.
+# Seconds before the next attempt if a worker could not be started, or died before it got a task.
+# Each pause is twice as long as the previous pause, up to the longest; a task that a worker has
+# finished ends the row.
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 # A place is given up after this number of deaths in a row. Shortages do not count as deaths.
@@ -35,7 +36,7 @@ class Place:
         self._job = job
         self._options = options
         self._deaths = 0  # in a row, of workers that were never ready
-        self._failures = 0  # deaths and shortages in a row
+        self._failures = 0  # deaths without a task, and shortages, in a row
         self._due = 0.0  # time of the next attempt
 
     @property
@@ -73,10 +74,14 @@ class Place:
 
     def ready(self) -> None:
         """The worker is ready for tasks."""
-        self._deaths = self._failures = 0
+        self._deaths = 0
         self.error = None
 
-    def replace(self) -> str:
+    def finished(self) -> None:
+        """The worker has finished a task."""
+        self._failures = 0
+
+    def replace(self, *, had_task: bool) -> str:
         """Removes the dead worker from its place, and returns a description of its death."""
         assert self.worker is not None
         worker, self.worker = self.worker, None
@@ -84,8 +89,10 @@ class Place:
         end = f"{worker.name} died {describe_exit(code)}"
         if self.leaving:
             return end
-        if worker.ready:
+        if worker.ready and had_task:
             self._due = 0.0
+        elif worker.ready:
+            self._put_off()
         elif ended_for_shortage(code):
             self._fail(MemoryError(f"{worker.name} could not join the bus"))
         else:

@@ -286,6 +286,7 @@ class PoolManager:
             if not isinstance(answer, Unreadable):
                 raise answer.error()
         elif tasks := worker.finished(answer):
+            place.finished()
             self._end_tasks(tasks, answer)
 
     def _end_tasks(self, tasks: list[Task], answer: Any) -> None:
@@ -337,7 +338,7 @@ class PoolManager:
 
     def _replace(self, place: Place, worker: WorkerProcess) -> None:
         tasks, worker.tasks = worker.tasks, []
-        end = self._crew.replace(place)
+        end = self._crew.replace(place, had_task=bool(tasks))
         if worker.overran:
             self._end_overrun(worker, tasks)
             return

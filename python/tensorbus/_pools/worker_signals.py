@@ -14,12 +14,13 @@ def leave_signals_to_the_pool() -> None:
     """Has the pool's process decide what SIGINT and SIGTERM mean for this worker.
 
     They are not ignored (SIG_IGN), because programs that the worker starts would ignore them, too.
-    Its forked children have the default for SIGTERM, by which `terminate()` ends them.
+    Its forked children have the default for SIGTERM, by which `terminate()` ends them. Python drops
+    signals that arrive in a child until its hooks run: SIGTERM is blocked until then.
     """
-    for number, handler in ((signal.SIGINT, _ignore), (signal.SIGTERM, _end_with_the_pool)):
-        signal.signal(number, handler)
-        signal.siginterrupt(number, False)  # no call in C fails with EINTR
-    os.register_at_fork(after_in_child=_restore)
+    signal.signal(signal.SIGINT, _ignore)
+    signal.siginterrupt(signal.SIGINT, False)  # no call in C fails with EINTR
+    signal.signal(signal.SIGTERM, _end_with_the_pool)  # also in a call that waits for ever
+    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_restore)
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
@@ -44,6 +45,23 @@ def _end_after_the_pool() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+class _Masks(threading.local):
+    before: set[int] | set[signal.Signals]
+    """The blocked signals of a thread before it forks."""
+
+
+_masks = _Masks()
+
+
+def _block() -> None:
+    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+
+
 def _restore() -> None:
     if signal.getsignal(signal.SIGTERM) is _end_with_the_pool:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _unblock()

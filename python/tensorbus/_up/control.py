@@ -13,7 +13,9 @@ import fcntl
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,13 @@ class Follower:
     limit: int
     """How many unsent bytes it may have; later lines are dropped."""
     dropped: int = 0
+
+    def tell_dropped(self, writer: asyncio.StreamWriter) -> None:
+        """Sends how many lines were dropped since the last line."""
+        if self.dropped:
+            text = f"{self.dropped} lines were dropped: the reader of this output is slow"
+            writer.write(json_line(LogLine(OWN_NAME, time.time_ns(), text)).encode())
+            self.dropped = 0
 
 
 @dataclass
@@ -152,12 +161,11 @@ class Control:
             if line.process not in follower.names:
                 continue
             if writer.transport.get_write_buffer_size() > follower.limit:
+                if not follower.dropped:
+                    self._keep(asyncio.ensure_future(_tell_when_read(writer, follower)))
                 follower.dropped += 1
                 continue
-            if follower.dropped:
-                text = f"{follower.dropped} lines were dropped: the reader of this output is slow"
-                writer.write(json_line(LogLine(OWN_NAME, line.time_ns, text)).encode())
-                follower.dropped = 0
+            follower.tell_dropped(writer)
             writer.write(json_line(line).encode())
 
     def answer_waiting(self) -> None:
@@ -187,11 +195,14 @@ class Control:
                 writer.write(msgspec.json.encode(reply) + b"\n")
                 writer.write_eof()
 
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
         if (task := asyncio.current_task()) is not None:
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            self._keep(task)
         try:
             _require_same_user(writer)
             line = await reader.readline()
@@ -270,6 +281,13 @@ class Control:
             limit = writer.transport.get_write_buffer_size() + _MAX_UNSENT
             self._followers[writer] = Follower({each.name for each in named}, limit)
             await _until_end_of(reader)
+
+
+async def _tell_when_read(writer: asyncio.StreamWriter, follower: Follower) -> None:
+    """Sends how many lines were dropped also if no line comes after them."""
+    with suppress(ConnectionError):
+        await writer.drain()
+        follower.tell_dropped(writer)
 
 
 async def _until_end_of(reader: asyncio.StreamReader) -> None:

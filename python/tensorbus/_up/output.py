@@ -68,7 +68,8 @@ def _line(event: Event) -> LogLine:
     if isinstance(event, LogLine):
         return event
     subject = "" if isinstance(event, Notice) else f"{event.process}: "
-    return LogLine(OWN_NAME, event.time_ns, f"{subject}{event.text}")
+    text = "\\n".join(f"{subject}{event.text}".splitlines())  # names of topics may have any text
+    return LogLine(OWN_NAME, event.time_ns, text)
 
 
 class Output:

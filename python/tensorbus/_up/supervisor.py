@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any
 
 from tensorbus._up import graph, tree
 from tensorbus._up.control import Control
@@ -77,9 +78,13 @@ class Supervisor:
                 self._domains[domain] = DomainNames(domain, self._later)
             folder = self._domains[self._plan.domain].path
             on_ready(await self._control.open(folder, self._plan.name))
-            monitors = [asyncio.create_task(each.run()) for each in self._monitors()]
+            monitors = [
+                asyncio.create_task(self._unless_it_fails("expectations", each.run()))
+                for each in self._monitors()
+            ]
             if self._watch:
-                monitors.append(asyncio.create_task(self._watch_files()))
+                watching = self._unless_it_fails("files", self._watch_files())
+                monitors.append(asyncio.create_task(watching))
             signal.pthread_sigmask(signal.SIG_UNBLOCK, list(signal.Signals))
             for each in self.processes.values():
                 each.command(Machine.start)
@@ -209,6 +214,13 @@ class Supervisor:
 
         watcher = Watcher(self._plan.programs, start_again, self._notice, self._log_folder)
         await watcher.run()
+
+    async def _unless_it_fails(self, watched: str, work: Coroutine[Any, Any, None]) -> None:
+        """Does work without which the processes can go on. An error is reported at once."""
+        try:
+            await work
+        except Exception as error:
+            self._notice(f"{watched} are not watched any more: {error!r}")
 
     def _monitors(self) -> list[Monitor]:
         """A monitor for each domain with expectations."""

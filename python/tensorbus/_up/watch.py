@@ -119,7 +119,7 @@ class Watcher:
                 if identity is None and before.get(folder, (0, 0)) is not None:
                     self._on_problem(f"there is no folder {folder}: it is watched once there is")
                 elif before and identity and identity != before[folder]:
-                    self._changed([os.path.join(folder, name) for name in os.listdir(folder)])
+                    self._changed(_files_in(folder))
             found = [folder for folder, identity in there.items() if identity]
             try:
                 await self._until_others(found, there, below)
@@ -154,6 +154,13 @@ class Watcher:
                 timer.cancel()
             path = os.path.relpath(min(mine), program.cwd)
             self._due[program.name] = loop.call_later(_PAUSE, self._on_change, program, path)
+
+
+def _files_in(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder)]
+    except OSError:  # it has gone, or may not be read
+        return []
 
 
 def _identity(folder: str) -> _Identity:

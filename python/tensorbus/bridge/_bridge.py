@@ -301,10 +301,14 @@ class Bridge:
 
     # `peer`: the machine and the bridge at the address; a part that is not known yet is "".
     async def _keep_connected(self, address: str, dial: Dial, peer: _Key = _NOBODY) -> None:
+        loop = asyncio.get_running_loop()
         delay = 0.0
         last = ""
         while True:
+            begun = loop.time()
             await self._until_cut(peer)
+            if loop.time() > begun + _LONGEST_RETRY:  # shorter connections do not end the pauses
+                delay, last = 0.0, ""
             await asyncio.sleep(delay)
             delay = min(max(2 * delay, _FIRST_RETRY), _LONGEST_RETRY)
             greeting = _Greeting(self)
@@ -320,10 +324,8 @@ class Bridge:
                     if why != last:
                         logger.warning("%s: not connected: %s", address, why)
                     last = why
-                    continue
             else:
                 peer = greeting.peer
-            delay, last = 0.0, ""
 
     async def _connect_to(self, dial: Dial, first: _Greeting, peer: _Key) -> None:
         connection = secrets.token_hex(16)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support.bridge.bridges import free_port
 from support.harness import PATIENCE
 from tensorbus.bridge import Bridge, BridgeConfig
@@ -214,5 +215,36 @@ def test_a_session_that_protocol_errors_cut_again_and_again_ends(tmp_path: Path)
                 lane.send(frames.Ended(False, 0, ""), 5)  # nobody wanted it
                 await soon(lambda lost=lost: len(peer.lost) >= lost + 2)
             assert [one["connected"] for one in bridge.status()["peers"]] == [False]
+
+    run(test)
+
+
+@pytest.mark.parametrize("cut", [EXPRESS, BULK])
+def test_a_peer_that_cuts_each_connection_at_once_is_dialled_with_pauses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    """It cuts either the second lane, or the first one when the second has come."""
+    from tensorbus.bridge import _bridge
+
+    monkeypatch.setattr(_bridge, "_FIRST_RETRY", 0.1)
+
+    async def test() -> None:
+        peer = Peer()
+
+        def answer(lane: Lane, hello: Hello) -> None:
+            if hello.lane == EXPRESS:
+                peer.answer(lane, hello)
+            elif cut == BULK:
+                lane.close("there is no second lane")
+            else:
+                peer.answer(lane, hello)
+                peer.hellos[-2][0].close("it is cut")
+
+        peer.on_hello = answer
+        begun = asyncio.get_running_loop().time()
+        async with running(tmp_path, connect=(await peer.listen(),)):
+            await soon(lambda: len(peer.hellos) >= 8)
+        # Four connections, with pauses of 0.1, 0.2 and 0.25 seconds.
+        assert asyncio.get_running_loop().time() - begun >= 0.5
 
     run(test)

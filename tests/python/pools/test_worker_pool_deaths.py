@@ -22,7 +22,8 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, SANITIZED, Elsewhere, eventually, hear, tell, unused
-from support.pipelines import alive
+from support.pipelines import alive as is_alive
+from support.pipelines import state
 from support.queues.pools import METHODS, QUICK, Gate, double, wait_for
 
 
@@ -425,6 +426,31 @@ def test_the_death_of_an_idle_worker_is_logged(caplog: pytest.LogCaptureFixture)
     assert caplog.text.count("died") == 1
 
 
+def test_workers_that_die_without_an_item_are_replaced_after_longer_and_longer_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tensorbus._pools import place
+
+    monkeypatch.setattr(place, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(place, "_LONGEST_PAUSE", 1000.0)
+    with tb.WorkerPool(pid, workers=1, **QUICK) as pool:
+        [only] = pool._manager._crew._places
+
+        def kill_idle(in_a_row: int) -> None:
+            pool.ready(PATIENCE)
+            pool._manager._crew.workers()[0].kill()
+            eventually(lambda: only._failures == in_a_row)
+
+        for number in range(1, 5):
+            kill_idle(number)
+        pool.map([0])
+        assert only._failures == 0
+        monkeypatch.setattr(place, "_FIRST_PAUSE", 1000.0)
+        kill_idle(1)
+        assert (only.pause or 0) > 900
+        pool.terminate()
+
+
 SERVER = """
 import os, signal, sys
 from pathlib import Path
@@ -515,6 +541,8 @@ def test_workers_end_with_a_pool_that_sigterm_has_ended(method: str, tmp_path: P
     ) as server:
         assert server.stdout is not None
         pids = [int(server.stdout.readline()) for _ in range(2)]
+        # Python misses a signal in the moment before a thread begins to wait.
+        eventually(lambda: all(state(pid) == "S" for pid in pids))
         os.killpg(server.pid, signal.SIGTERM)
         assert server.wait(PATIENCE) == -signal.SIGTERM
-        eventually(lambda: not any(alive(pid) for pid in pids))
+        eventually(lambda: not any(is_alive(pid) for pid in pids))

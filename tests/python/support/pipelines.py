@@ -83,11 +83,15 @@ def _matches(found: Any, wanted: Any) -> bool:
 
 def alive(pid: int) -> bool:
     """Whether a process exists and has not ended."""
+    return state(pid) not in "ZX"
+
+
+def state(pid: int) -> str:
+    """The state of a process in `/proc/PID/stat`, for example "S"; "X" if there is none."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
     except OSError:
-        return False
-    return state not in "ZX"
+        return "X"
 
 
 def environment_has(text: str) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -16,6 +17,9 @@ from support.harness import PATIENCE, eventually
 from support.pipelines import Up, alive, environment_has
 from tensorbus._up.client import ask, find
 from tensorbus._up.control import Request
+from tensorbus._up.events import Event
+from tensorbus._up.schema import load
+from tensorbus._up.supervisor import Supervisor
 
 Start = Callable[..., Up]
 
@@ -470,3 +474,17 @@ signal.pause()
     pipeline.until(kind="log", text="ends")
     pipeline.end()
     assert pipeline.printed("a")[-1] == "saved"
+
+
+def test_what_watches_in_the_background_does_not_fail_in_silence(
+    write: Callable[..., Path],
+) -> None:
+    events: list[Event] = []
+    supervisor = Supervisor(load(write('[process.a]\nrun = "true"')), events.append)
+
+    async def fails() -> None:
+        raise OSError("no watches are left")
+
+    asyncio.run(supervisor._unless_it_fails("files", fails()))
+    [notice] = events
+    assert notice.text == "files are not watched any more: OSError('no watches are left')"

@@ -83,6 +83,42 @@ TEST(Value, has_the_fields_of_a_message) {
               "InvalidArgument: expected a message, this is an extension");
 }
 
+// A sender may send any bytes: the error stays the one of the caller's mistake.
+TEST(Value, that_is_a_malformed_record_is_an_extension_in_errors) {
+  const Value cut = Value::Extension{3, {std::byte{0x93}}};
+  EXPECT_EQ(message_of([&] { (void)cut.at("stamp"); }),
+            "InvalidArgument: no field \"stamp\": this is an extension, not a map");
+  EXPECT_EQ(internal::what_is(cut), "an extension");
+  EXPECT_EQ(message_of([&] { (void)cut.fields(); }).substr(0, 9), "Protocol:");
+  const Value of_list = Value::List{"message", "acme.Header", Value::List{}};
+  EXPECT_EQ(internal::what_is(Value::Extension{3, of_list.encode()}), "an extension");
+}
+
+TEST(Value, puts_no_more_of_a_senders_texts_into_an_error_than_fits) {
+  const std::string name = std::string(50, 'n') + "\n" + std::string(10'000, 'x');
+  const Value record = Value::List{"message", name, Value::Map{}};
+  const std::string shown = internal::what_is(Value::Extension{3, record.encode()});
+  EXPECT_EQ(shown, "a message of type " + std::string(50, 'n') + "?" + std::string(49, 'x') + "...");
+  Value::Map many;
+  for (int i = 0; i < 10'000; ++i) many.emplace_back("field " + std::to_string(i), i);
+  const std::string missing = message_of([&] { (void)Value(many).at("other"); });
+  EXPECT_TRUE(missing.ends_with(", ...")) << missing;
+  EXPECT_LT(missing.size(), 1200U);
+}
+
+TEST(Value, tells_whether_it_contains_a_name) {
+  EXPECT_TRUE(kFields.contains("id"));
+  EXPECT_TRUE(made().contains("id"));
+  EXPECT_FALSE(kFields.contains("other"));
+  EXPECT_FALSE(Value(7).contains("id"));
+}
+
+TEST(Value, that_is_a_temporary_gives_its_parts_without_copies) {
+  Value tree = Value::Map{{"bytes", Value::Bytes(100)}};
+  const std::byte* const first = tree.at("bytes").as<Value::Bytes>().data();
+  EXPECT_EQ(std::move(tree).fields().at("bytes").as<Value::Bytes>().data(), first);
+}
+
 TEST(Value, says_what_was_expected_and_what_came) {
   EXPECT_EQ(message_of([] { (void)kFields.at("id").as<std::string>(); }),
             "InvalidArgument: expected a string, this is an int64");
