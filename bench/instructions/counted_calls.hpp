@@ -33,6 +33,7 @@ class CountedTopic {
       throw std::runtime_error("no subscriber came");
     for (Subscriber& subscriber : subscribers_) subscriber.wait_for_publishers(1, kLong);
     message_.fields = fields_;
+    copied_message_.tensors = {{copied_.data(), layout_}};
     loans_.reserve(kBatch);
   }
 
@@ -50,8 +51,7 @@ class CountedTopic {
   }
   void let_go_of_loans() { loans_.clear(); }
   void publish_copies() {
-    for (int i = 0; i < kBatch; ++i)
-      publisher_.publish(tensorbus::TensorView{copied_.data(), layout_});
+    for (int i = 0; i < kBatch; ++i) publisher_.publish(copied_message_);
   }
   void publish_fields() {
     for (int i = 0; i < kBatch; ++i) publisher_.publish(message_);
@@ -99,6 +99,7 @@ class CountedTopic {
   std::array<std::byte, 64> copied_{};
   std::array<std::byte, 48> fields_{std::byte{0xc4}, std::byte{46}};  // MessagePack: binary
   tensorbus::Message message_;
+  tensorbus::Message copied_message_;
 };
 
 template <typename... Api>

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support.bridge.bridges import free_port
 from support.harness import PATIENCE
 from tensorbus.bridge import Bridge, BridgeConfig
