@@ -2,6 +2,13 @@ option(TENSORBUS_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
 option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks" OFF)
 option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
+# The wheel has the command of the Python package.
+find_package(CLI11 CONFIG QUIET)
+set(command_default ${CLI11_FOUND})
+if(SKBUILD)
+  set(command_default OFF)
+endif()
+option(TENSORBUS_BUILD_COMMAND "Build the command tensorbus (needs CLI11)" ${command_default})
 option(TENSORBUS_BUILD_FUZZERS "Build the fuzzers (needs Clang and its libFuzzer)" OFF)
 option(TENSORBUS_KILL_POINTS "Compile in the places at which a test can kill a process"
        ${TENSORBUS_BUILD_TESTS})

@@ -19,7 +19,8 @@ HEAD = """\
 Every command as it prints its own help (`--help`). What they show, with examples:
 [see what is going on](../tasks/see.md). `tensorbus doctor`, `tensorbus bridge` and
 `tensorbus-config` need no extra; all others need `pip install 'tensorbus[cli]'`. `python -m
-tensorbus` is the same as `tensorbus`.
+tensorbus` is the same as `tensorbus`. Some commands also exist [without
+Python](../install.md#the-other-ways).
 
 `docs/site/command_line.py` writes this page.
 """

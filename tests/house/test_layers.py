@@ -30,7 +30,7 @@ BUS = (
     ),
     *("connection", "queue_client", "participant"),
 )
-LEAVES = ("c", "python")
+LEAVES = ("c", "python", "cli")
 # Headers of the public C++ API that the inside uses, too: those in values/, and these. The others
 # stand on the C interface, and have classes of the same names as those inside.
 SHARED_HEADERS = {
@@ -59,12 +59,16 @@ def may_include(folder: str, path: str) -> bool:
     if is_value(path):
         return True
     layer, *rooms = folder.split("/")
+    if layer == "cli" and (PUBLIC / path).exists():  # it is a program over the public headers
+        return True
     _, *others, _ = path.split("/")
     if not others:  # what is above all layers
         return layer in LEAVES and path == "tensorbus/tensorbus.h"
     other, *other_rooms = others
     if path.startswith(VENDORS) and layer != "device":
         return False
+    if layer == "cli":
+        return other == "cli"
     if layer in LEAVES:
         return other in {*LAYERS, layer}
     if other not in LAYERS[: LAYERS.index(layer) + 1]:
@@ -205,6 +209,11 @@ def test_every_folder_of_the_core_is_a_layer_or_a_leaf() -> None:
         ("bus/copy", '#include "tensorbus/device/gpu.hpp"', False),
         ("bus/copy", '#include "tensorbus/device/cuda/driver.hpp"', True),
         ("python", '#include "tensorbus/device/cuda/driver.hpp"', True),
+        ("cli", '#include "tensorbus/cli/output.hpp"', False),
+        ("cli", "#include <tensorbus/inspection.hpp>", False),
+        ("cli", "#include <tensorbus/internal/fields.hpp>", False),
+        ("cli", '#include "tensorbus/platform/fd.hpp"', True),
+        ("bus", '#include "tensorbus/cli/output.hpp"', True),
         ("device/order", '#include "tensorbus/device/cuda/trials.hpp"', False),
         ("bus/session", '#include "tensorbus/bus/domain/domain.hpp"', False),
         ("bus/session", '#include "tensorbus/bus/queue/queue_server.hpp"', True),

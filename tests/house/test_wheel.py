@@ -222,7 +222,8 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not binaries:
         pytest.skip("TENSORBUS_TEST_BIN_DIR names no build of the library")
     folder = tmp_path_factory.mktemp("prefix")
-    run("cmake", "-S", ROOT, "-B", folder / "build", "-G", "Ninja")
+    options = ("-G", "Ninja", "-D", "TENSORBUS_BUILD_COMMAND=OFF")
+    run("cmake", "-S", ROOT, "-B", folder / "build", *options)
     # The library of the tests' build, which is configured for the wheel: compiling takes minutes.
     for library in Path(binaries).parent.glob("libtensorbus.so*"):
         shutil.copy(library, folder / "build", follow_symlinks=False)

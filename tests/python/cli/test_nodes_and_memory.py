@@ -34,11 +34,11 @@ def camera() -> Iterator[tb.Node]:
         node.close_sync()
 
 
-def test_nodes(tensorbus: Tensorbus) -> None:
+def test_nodes(either: Tensorbus) -> None:
     with camera():
-        row = tensorbus("node", "list", "--json").row
-        table = tensorbus("node", "list").lines
-        text = tensorbus("node", "info", "camera").out
+        row = either("node", "list", "--json").row
+        table = either("node", "list").lines
+        text = either("node", "info", "camera").out
     assert row["node"] == "camera"
     assert (row["pid"], row["publishes"], row["subscribes"]) == (os.getpid(), ["image"], ["speed"])
     assert table[1][:2] == ["camera", str(os.getpid())]
@@ -128,7 +128,7 @@ def test_services(tensorbus: Tensorbus) -> None:
     assert "service 'sum' raised TypeError" in failed.err
 
 
-def test_queues(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
+def test_queues(elsewhere: Elsewhere, either: Tensorbus) -> None:
     def take() -> None:
         queue = tb.Queue.open("jobs")
         tell(queue.get(timeout=PATIENCE))
@@ -139,9 +139,9 @@ def test_queues(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
             queue.put(job)
         taker = elsewhere.start(take)
         assert taker.hear() == 0
-        (found,) = [row for row in tensorbus("queue", "list", "--json").rows if row["queue"]]
-        table = tensorbus("queue", "list").lines
-        text = tensorbus("queue", "info", "jobs").out
+        (found,) = [row for row in either("queue", "list", "--json").rows if row["queue"]]
+        table = either("queue", "list").lines
+        text = either("queue", "info", "jobs").out
         assert found["stats"] == dict(queue.stats)
         taker.tell()
         taker.finish()
@@ -153,7 +153,7 @@ def test_queues(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
     assert f"({taker.pid})" in text
 
 
-def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
+def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, either: Tensorbus) -> None:
     pytest.importorskip("numpy", reason="NumPy is not installed")
 
     def hold(count: int) -> None:
@@ -168,8 +168,8 @@ def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, tensorbus: 
         few, many = elsewhere.start(hold, 1), elsewhere.start(hold, 3)
         assert (few.hear(), many.hear()) == (1, 3)
         used = tb.participant().arena["used_bytes"]
-        rows = tensorbus("memory", "--json").rows
-        table = tensorbus("memory").out
+        rows = either("memory", "--json").rows
+        table = either("memory").out
         for holder in (few, many):
             holder.tell()
             holder.finish()
@@ -185,10 +185,10 @@ def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, tensorbus: 
     )
 
 
-def test_inspect_prints_all_that_the_function_returns(tensorbus: Tensorbus) -> None:
+def test_inspect_prints_all_that_the_function_returns(either: Tensorbus) -> None:
     with camera():
-        domain, process = tensorbus("inspect", "--json").rows
-        table = tensorbus("inspect").lines
+        domain, process = either("inspect", "--json").rows
+        table = either("inspect").lines
     assert domain["domain"] == tb.participant().domain
     assert (process["pid"], process["error"]) == (os.getpid(), "")
     assert [each["topic"] for each in process["publishers"]] == ["image"]

@@ -45,7 +45,7 @@ def mirror(topic: str, machine: str) -> _core.Publisher:
     )
 
 
-def test_the_list_has_types_counts_and_machines(tensorbus: Tensorbus) -> None:
+def test_the_list_has_types_counts_and_machines(either: Tensorbus) -> None:
     far = mirror("far", "gpu-host")
     with (
         tb.Publisher("speed", Speed),
@@ -53,8 +53,8 @@ def test_the_list_has_types_counts_and_machines(tensorbus: Tensorbus) -> None:
         tb.Subscriber("speed"),
         tb.Subscriber("nobody"),
     ):
-        rows = {row["topic"]: row for row in tensorbus("topic", "list", "--json").rows}
-        table = {line[0]: line[1:] for line in tensorbus("topic", "list").lines}
+        rows = {row["topic"]: row for row in either("topic", "list", "--json").rows}
+        table = {line[0]: line[1:] for line in either("topic", "list").lines}
     assert far.number
     assert [each.splitlines()[0] for each in rows["speed"]["types"]] == ["test_topics.Speed"]
     assert (rows["speed"]["publishers"], rows["speed"]["subscribers"]) == (2, 1)
@@ -65,7 +65,7 @@ def test_the_list_has_types_counts_and_machines(tensorbus: Tensorbus) -> None:
 
 
 def test_info_says_what_publisher_and_subscriber_count(
-    elsewhere: Elsewhere, tensorbus: Tensorbus
+    elsewhere: Elsewhere, either: Tensorbus
 ) -> None:
     pytest.importorskip("numpy", reason="NumPy is not installed")
 
@@ -81,8 +81,8 @@ def test_info_says_what_publisher_and_subscriber_count(
     with tb.Subscriber("image", timeout=PATIENCE) as subscriber:
         counters = camera.hear()
         held = subscriber.receive()
-        topic, publisher, received = tensorbus("topic", "info", "image", "--json").rows
-        text = tensorbus("topic", "info", "image").out
+        topic, publisher, received = either("topic", "info", "image", "--json").rows
+        text = either("topic", "info", "image").out
         assert received["stats"] == {**received["stats"], **dict(subscriber.stats)}
     camera.tell()
     assert held
@@ -132,12 +132,12 @@ def test_rates_are_what_was_published_between_two_looks(elsewhere: Elsewhere) ->
 
 
 @pytest.mark.parametrize("command", ["hz", "bw"])
-def test_rates_are_shown_for_one_topic_or_all(command: str, tensorbus: Tensorbus) -> None:
+def test_rates_are_shown_for_one_topic_or_all(command: str, either: Tensorbus) -> None:
     far = mirror("far", "gpu-host")
     window = ("--count", "2", "--window", "0.01")
     with tb.Publisher("image"):
-        one = tensorbus("topic", command, "image", *window)
-        everything = tensorbus("topic", command, *window, "--json")
+        one = either("topic", command, "image", *window)
+        everything = either("topic", command, *window, "--json")
     assert far.number
     assert [line[0] for line in one.lines] == ["TOPIC", "image", "TOPIC", "image"]
     far_row, image_row, *_ = everything.rows

@@ -1,0 +1,42 @@
+#include "tensorbus/cli/commands.hpp"
+
+#include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/texts.hpp"
+
+namespace tensorbus::cli {
+
+CLI::Validator seconds_from(double least) {
+  return CLI::Validator(
+      [least](const std::string& text) -> std::string {
+        double seconds = 0;
+        const bool is_number = CLI::detail::lexical_cast(text, seconds);
+        if (is_number && seconds >= least && seconds <= 1e9) return "";  // not NaN
+        return "'" + text + "' is no number of seconds from " + CLI::detail::to_string(least);
+      },
+      "");
+}
+
+void Asking::add_to(CLI::App& command) {
+  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
+      ->option_text("TEXT");
+  command.add_option("--timeout", timeout, "Seconds to wait for answers.  [default: 1.0; x>=0]")
+      ->option_text("S")
+      ->check(seconds_from(0));
+  command.add_flag("--json", json, "Print JSON, one object on each line.");
+}
+
+Inspection Asking::inspect() {
+  const std::chrono::duration<double> limit(timeout);
+  Inspection found =
+      tensorbus::inspect(domain, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+  for (const ParticipantReport& process : found.participants)
+    if (!process.error.empty() && named_.insert(process.participant).second)
+      print_error(process_name(process) + ": " + shown(process.error));
+  return found;
+}
+
+Participant participant_of(const std::string& domain) {
+  return Participant::shared({.domain = domain});
+}
+
+}  // namespace tensorbus::cli

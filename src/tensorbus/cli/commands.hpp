@@ -1,0 +1,57 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <string>
+#include <tensorbus/inspection.hpp>
+#include <tensorbus/participant.hpp>
+
+// The commands. Each function adds one, or a group of them, to the command line.
+namespace tensorbus::cli {
+
+void add_topic(CLI::App& all);
+void add_node(CLI::App& all);
+void add_queue(CLI::App& all);
+void add_memory(CLI::App& all);
+void add_inspect(CLI::App& all);
+
+// The options of commands that ask processes.
+struct Asking {
+  std::string domain;
+  double timeout = 1.0;  // seconds
+  bool json = false;
+
+  void add_to(CLI::App& command);
+  // Inspects the domain. Processes that do not reply are named on standard error, each once.
+  Inspection inspect();
+
+ private:
+  std::set<Id> named_;
+};
+
+// Returns a check of an option in seconds.
+CLI::Validator seconds_from(double least);
+
+// Adds a command that calls `run` with its options.
+template <typename Options>
+CLI::App& add_command(CLI::App& group, const std::string& name, const std::string& about,
+                      void (*run)(Options&)) {
+  CLI::App& command = *group.add_subcommand(name, about);
+  const auto options = std::make_shared<Options>();
+  options->add_to(command);
+  command.callback([options, run] { run(*options); });
+  return command;
+}
+
+// Returns the participant that this process shares on a domain; "" is the default.
+Participant participant_of(const std::string& domain);
+
+// Returns the samples that were dropped, of the counters of a publisher or of one subscriber of it.
+std::uint64_t dropped(const auto& counters) {
+  return counters.dropped_depth + counters.dropped_held + counters.dropped_unsent;
+}
+
+}  // namespace tensorbus::cli

@@ -1,0 +1,89 @@
+// The command `tensorbus` without Python: what the processes of a domain have.
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <clocale>
+#include <csignal>
+#include <exception>
+#include <sstream>
+#include <string>
+#include <tensorbus/values/error.hpp>
+#include <tensorbus/version.hpp>
+
+#include "tensorbus/cli/commands.hpp"
+#include "tensorbus/cli/other_programs.hpp"
+#include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/texts.hpp"
+
+namespace tensorbus::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Tensors from one process to another, by reference.\n\n"
+    "The exit status is 0; 1 if something was not found or has failed; 2 for a wrong command "
+    "line; 130 after Ctrl-C.";
+
+void add_all(CLI::App& all) {
+  all.set_help_flag("-h,--help", "Show this message and exit.");
+  all.set_version_flag("--version", std::string("tensorbus ") + kVersion,
+                       "Show the version and exit.");
+  all.require_subcommand(1);
+  add_topic(all);
+  add_node(all);
+  add_queue(all);
+  add_memory(all);
+  add_inspect(all);
+}
+
+bool is_other(const CLI::App& all, const std::string& name) {
+  const auto has_name = [&](const CLI::App* command) { return command->get_name() == name; };
+  return !name.empty() && !name.starts_with('-') && all.get_subcommands(has_name).empty();
+}
+
+int parse(CLI::App& all, int count, const char* const* arguments) {
+  try {
+    all.parse(count, arguments);
+    flush();
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream out;
+    std::ostringstream errors;
+    const int status = all.exit(error, out, errors);
+    print(out.str());
+    flush();
+    if (status == 0) return 0;
+    print_error(error.what());
+    return kUsage;
+  }
+}
+
+int run(int count, const char* const* arguments) {
+  try {
+    CLI::App all(kAbout, "tensorbus");
+    add_all(all);
+    if (count > 1 && is_other(all, arguments[1])) run_other_program(arguments + 1);
+    return parse(all, count, arguments);
+  } catch (const Exit& end) {
+    if (*end.what() != '\0') print_error(end.what());
+    return end.status();
+  } catch (const Error& error) {
+    print_error(shown(error.what()));
+    return error.code() == Code::kInvalidArgument ? kUsage : kFailed;
+  } catch (const std::exception& error) {  // no memory, for example
+    print_error(error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace tensorbus::cli
+
+int main(int count, const char* const* arguments) {
+  using namespace tensorbus::cli;
+  take_over_streams();
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGINT, [](int) { _exit(kInterrupted); });
+  return run(count, arguments);
+}

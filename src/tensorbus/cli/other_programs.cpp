@@ -1,0 +1,44 @@
+#include "tensorbus/cli/other_programs.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstddef>
+#include <string>
+#include <system_error>
+
+#include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/texts.hpp"
+
+namespace tensorbus::cli {
+namespace {
+
+// Returns the folder of this program, with a slash; "" if it is not known.
+std::string own_folder() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  const std::string program(path.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
+  return program.substr(0, program.rfind('/') + 1);
+}
+
+}  // namespace
+
+void run_other_program(const char* const* arguments) {
+  const std::string name = arguments[0];
+  const std::string program = "tensorbus-" + name;
+  if (name.find('/') == std::string::npos) {
+    std::signal(SIGPIPE, SIG_DFL);
+    auto* const given = const_cast<char* const*>(arguments);
+    ::execv((own_folder() + program).c_str(), given);
+    if (errno == ENOENT) ::execvp(program.c_str(), given);
+    if (errno != ENOENT)
+      throw Exit(kFailed, program + ": " + std::generic_category().message(errno));
+  }
+  throw Exit(kUsage, "there is no command '" + shown(name) + "', and no program " + shown(program) +
+                         " for it");
+}
+
+}  // namespace tensorbus::cli

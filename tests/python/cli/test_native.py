@@ -1,0 +1,237 @@
+"""The command in C++: it prints what the command of the Python package prints."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any
+
+import pytest
+
+import tensorbus as tb
+from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
+from support.pipelines import state
+from support.repository import BUILT, ROOT
+from support.screens.commands import Tensorbus
+
+PROGRAM = BUILT / "tensorbus"
+# Characters that a terminal must not get, wide ones, and ones of no width.
+ODD = "größe/図像/a\x1b[31m\u202eb/e\u0301\u200b"
+
+COMMANDS = [
+    "topic list",
+    "topic info image",
+    f"topic info {ODD}",
+    "topic hz --count 1 --window 0.01",
+    "topic bw --count 1 --window 0.01",
+    "topic hz image --count 1 --window 0.01",
+    "node list",
+    "node info camera",
+    "queue list",
+    "queue info jobs",
+    "memory",
+    "inspect",
+]
+
+
+@pytest.fixture
+def world(elsewhere: Elsewhere, native: Tensorbus) -> Iterator[None]:
+    """A process with one of each, which does nothing."""
+
+    def run() -> None:
+        with (
+            tb.Publisher("image", depth=3, node="camera"),
+            tb.Publisher(ODD, reliable=True),
+            tb.Subscriber("image", node="viewer"),
+            tb.Queue(name="jobs", maxsize=8) as jobs,
+            tb.Queue(),
+            tb.Node("camera"),
+        ):
+            jobs.put(b"x" * 1000)
+            tell(None)
+            hear()
+            jobs.get()
+
+    process = elsewhere.start(run)
+    process.hear()
+    yield
+    process.tell()
+
+
+def steady(value: Any) -> Any:
+    """Without what differs from one inspection to the next one."""
+    if isinstance(value, dict):
+        kept = {name: steady(each) for name, each in value.items()}
+        return {
+            name: each for name, each in kept.items() if not name.endswith(("age_ns", "time_ns"))
+        }
+    return [steady(each) for each in value] if isinstance(value, list) else value
+
+
+def without_times(text: str) -> str:
+    return re.sub(r" *\d+(\.\d)? (m?s|min \d+ s)\b", " TIME", text)
+
+
+@pytest.mark.usefixtures("world")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_it_prints_what_the_command_in_python_prints(command: str, native: Tensorbus) -> None:
+    words = command.split()
+    script = [sys.executable, "-m", "tensorbus", *words]
+    texts, records = (
+        subprocess.run([*script, *more], stdout=PIPE, text=True, check=True).stdout
+        for more in ((), ("--json",))
+    )
+    done = native(*words)
+    assert done.status == 0, done.err
+    assert without_times(done.out) == without_times(texts)
+    assert steady(native(*words, "--json").rows) == steady(
+        [json.loads(line) for line in records.splitlines()]
+    )
+    assert len(done.lines) > 1
+
+
+def test_a_process_that_does_not_reply_is_named_once(
+    elsewhere: Elsewhere, native: Tensorbus
+) -> None:
+    def publish() -> None:
+        with tb.Publisher("image"), tb.Node("camera"):
+            tell(None)
+            hear()
+
+    stopped = elsewhere.start(publish)
+    stopped.hear()
+    os.kill(stopped.pid, signal.SIGSTOP)
+    eventually(lambda: state(stopped.pid) == "T")
+    try:
+        with tb.Publisher("other"):
+            rates = native("topic", "hz", "--count", "2", "--window", "0.01", "--timeout", "0.1")
+            listed = native("topic", "list", "--timeout", "0.1", "--json")
+            info = native("topic", "info", "image", "--timeout", "0.1", "--json")
+            whole = native("inspect", "--timeout", "0.1", "--json")
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+        stopped.tell()
+    assert rates.status == 0
+    assert rates.err.count(f"({stopped.pid})") == 1
+    assert [(row["topic"], row["publishers"]) for row in listed.rows] == [
+        ("image", 1),
+        ("other", 1),
+    ]
+    assert [row["kind"] for row in info.rows] == ["topic", "silent_publisher"]
+    [silent] = [row for row in whole.rows if row.get("pid") == stopped.pid]
+    assert silent["error"]
+    assert silent["memory"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        ("topic info nothing", 1),
+        ("topic hz nothing", 1),
+        ("node info nothing", 1),
+        ("queue info nothing", 1),
+        ("", 2),
+        ("topic", 2),
+        ("topic info", 2),
+        ("topic list more", 2),
+        ("topic list --nothing", 2),
+        ("topic list --timeout nan", 2),
+        ("topic list --timeout -1", 2),
+        ("topic hz --window nan", 2),
+        ("topic hz --window 0", 2),
+        ("topic hz --count 0", 2),
+        ("topic hz --count 99999999999999999999", 2),
+        ("nothing", 2),
+        ("../nothing", 2),
+        ("--nothing", 2),
+        ("topic list --domain", 2),
+        ("--help", 0),
+        ("topic hz --help", 0),
+        ("--version", 0),
+    ],
+)
+def test_the_exit_status_tells(arguments: str, status: int, native: Tensorbus) -> None:
+    done = native(*arguments.split())
+    assert done.status == status, done
+    if status == 0:
+        assert done.out
+        assert done.err == ""
+    else:
+        assert done.out == ""
+        assert done.err.startswith("tensorbus: ")
+        assert done.err.count("\n") == 1
+
+
+def start(*arguments: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen([PROGRAM, *arguments], text=True, **options)
+
+
+@pytest.mark.usefixtures("native")
+def test_streams_that_cannot_be_used_end_it_with_a_line(domain: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, "inspect"], stdout=full, stderr=PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "tensorbus: [Errno 28] No space left on device: 'standard output'\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([PROGRAM, "inspect"], stdout=writer, stderr=PIPE, text=True)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")
+    for closed in ("0", "1", "2"):
+        shell = f'exec "{PROGRAM}" topic list {closed}>&-'
+        done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True)
+        assert done.returncode == (1 if closed == "1" else 0)
+
+
+@pytest.mark.usefixtures("native")
+def test_ctrl_c_ends_it_with_status_130() -> None:
+    with tb.Publisher("image"):
+        running = start("topic", "hz", "--window", "0.01", stdout=PIPE)
+        assert running.stdout
+        assert running.stdout.readline().startswith("TOPIC")
+        running.send_signal(signal.SIGINT)
+        running.stdout.read()
+        assert running.wait(PATIENCE) == 130
+
+
+def test_other_commands_are_programs_of_their_own(
+    native: Tensorbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "tensorbus-look"
+    script.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+    assert native("look").status == 2
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    script.chmod(0o755)
+    done = native("look", "--at", "a b")
+    assert (done.status, done.out) == (7, "--at a b\n")
+    script.write_text("#!/nowhere\n")
+    assert native("look").status == 2
+
+
+@pytest.mark.usefixtures("native")
+def test_it_can_be_installed_anywhere_and_needs_no_python(tmp_path: Path) -> None:
+    prefix = tmp_path / "prefix"
+    install = ["cmake", "--install", BUILT.parent, "--component", "command", "--prefix", prefix]
+    subprocess.run(install, check=True, capture_output=True)
+    read = ["readelf", "-d", prefix / "bin/tensorbus"]
+    dynamic = subprocess.run(read, check=True, stdout=PIPE, text=True).stdout
+    libraries = re.search(r"runpath: \[\$ORIGIN/\.\./([^]:]+)]", dynamic)
+    assert libraries, dynamic
+    (prefix / libraries[1]).mkdir(parents=True)
+    shutil.copy(BUILT.parent / "libtensorbus.so.0", prefix / libraries[1])
+    moved = prefix.rename(tmp_path / "moved")
+    command = [moved / "bin/tensorbus", "--version"]
+    done = subprocess.run(command, env={}, stdout=PIPE, text=True, check=True)
+    assert done.stdout == f"tensorbus {(ROOT / 'VERSION').read_text().strip()}\n"
+    needed = subprocess.run(["ldd", command[0]], stdout=PIPE, text=True, check=True).stdout
+    names = {line.split()[0].rpartition("/")[2] for line in needed.splitlines()}
+    allowed = r"(libtensorbus|libstdc\+\+|libgcc_s|libc|libm|ld-linux.*|linux-vdso)\.so\.\d+"
+    assert {name for name in names if not re.fullmatch(allowed, name)} == set()
