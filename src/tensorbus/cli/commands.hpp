@@ -15,8 +15,10 @@ namespace tensorbus::cli {
 void add_topic(CLI::App& all);
 void add_node(CLI::App& all);
 void add_queue(CLI::App& all);
+void add_service(CLI::App& all);
 void add_memory(CLI::App& all);
 void add_inspect(CLI::App& all);
+void add_recording(CLI::App& all);
 
 // The options of commands that ask processes.
 struct Asking {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <string_view>
 #include <tensorbus/internal/fields.hpp>
@@ -83,6 +84,16 @@ class Record {
       put(item);
     }
     text_ += ']';
+  }
+  void put(const std::map<std::string, std::string>& texts) {
+    text_ += '{';
+    for (const char* comma = ""; const auto& [name, text] : texts) {
+      text_ += std::exchange(comma, ", ");
+      put(name);
+      text_ += ": ";
+      put(text);
+    }
+    text_ += '}';
   }
   void put(std::string_view text);
   void put(const std::string& text) { put(std::string_view(text)); }

@@ -32,8 +32,10 @@ void add_all(CLI::App& all) {
   add_topic(all);
   add_node(all);
   add_queue(all);
+  add_service(all);
   add_memory(all);
   add_inspect(all);
+  add_recording(all);
 }
 
 bool is_other(const CLI::App& all, const std::string& name) {

@@ -91,7 +91,33 @@ void show_queue(QueueOptions& options) {
   if (!is_there) throw Exit(kFailed, "there is no queue '" + shown(options.queue) + "'");
 }
 
+// The requests of a service are the items of a queue.
+void list_services(Asking& asking) {
+  using namespace std::string_view_literals;
+  const Inspection inspection = asking.inspect();
+  Table table{"SERVICE", ">WAITING", ">CLIENTS", "PROCESS", "MACHINE"};
+  for (const auto& [process, queue] : queues_of(inspection)) {
+    if (queue->service.empty()) continue;
+    if (asking.json)
+      Record("service")
+          .field("service", queue->service)
+          .process(*process)
+          .fields(*queue, "name"sv, "service"sv)
+          .print();
+    table.add({queue->service, std::to_string(queue->stats.items),
+               std::to_string(queue->clients.size()), process_name(*process), queue->machine});
+  }
+  if (!asking.json) table.print();
+}
+
 }  // namespace
+
+void add_service(CLI::App& all) {
+  CLI::App& group = *all.add_subcommand("service", "Services: list them.");
+  group.require_subcommand(1);
+  add_command(group, "list", "List the services, once for each process that offers them.",
+              list_services);
+}
 
 void add_queue(CLI::App& all) {
   CLI::App& group = *all.add_subcommand(

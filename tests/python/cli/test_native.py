@@ -20,7 +20,7 @@ import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, hear, tell
 from support.pipelines import state
 from support.repository import BUILT, ROOT
-from support.screens.commands import Tensorbus
+from support.screens.commands import Done, Tensorbus
 
 PROGRAM = BUILT / "tensorbus"
 # Characters that a terminal must not get, wide ones, and ones of no width.
@@ -37,6 +37,7 @@ COMMANDS = [
     "node info camera",
     "queue list",
     "queue info jobs",
+    "service list",
     "memory",
     "inspect",
 ]
@@ -53,8 +54,9 @@ def world(elsewhere: Elsewhere, native: Tensorbus) -> Iterator[None]:
             tb.Subscriber("image", node="viewer"),
             tb.Queue(name="jobs", maxsize=8) as jobs,
             tb.Queue(),
-            tb.Node("camera"),
+            tb.Node("camera") as node,
         ):
+            node.create_service("sum", callback=sum, mode="sync")
             jobs.put(b"x" * 1000)
             tell(None)
             hear()
@@ -96,6 +98,30 @@ def test_it_prints_what_the_command_in_python_prints(command: str, native: Tenso
         [json.loads(line) for line in records.splitlines()]
     )
     assert len(done.lines) > 1
+
+
+def test_it_shows_a_recording_like_the_command_in_python(native: Tensorbus, tmp_path: Path) -> None:
+    whole, cut, other = tmp_path / "whole.mcap", tmp_path / "cut.mcap", tmp_path / "other"
+    with (
+        tb.Publisher("speed", tb.PoseMessage, reliable=True),
+        tb.Publisher(ODD, reliable=True) as publisher,
+        tb.Recorder(whole, all=True, reliable=True) as recorder,
+    ):
+        assert publisher.wait_for_subscribers(timeout=PATIENCE)
+        for number in range(3):
+            publisher.publish({"number": number})
+        eventually(lambda: recorder.stats.messages == 3)
+    cut.write_bytes(whole.read_bytes()[:-1])
+    other.write_text("no recording")
+    for path in (whole, cut, other, tmp_path / "nowhere"):
+        for more in ((), ("--json",)):
+            words = ("recording", "info", str(path), *more)
+            script = [sys.executable, "-m", "tensorbus", *words]
+            done = subprocess.run(script, capture_output=True, text=True)
+            told = Done(done.returncode, done.stdout, done.stderr)
+            shown = native(*words)
+            assert (shown.status, shown.err) == (told.status, told.err)
+            assert shown.out == told.out or shown.rows == told.rows
 
 
 def test_a_process_that_does_not_reply_is_named_once(
