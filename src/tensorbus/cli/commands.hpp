@@ -18,6 +18,8 @@ void add_queue(CLI::App& all);
 void add_service(CLI::App& all);
 void add_memory(CLI::App& all);
 void add_inspect(CLI::App& all);
+void add_record(CLI::App& all);
+void add_recorder(CLI::App& all);
 void add_recording(CLI::App& all);
 
 // The options of commands that ask processes.

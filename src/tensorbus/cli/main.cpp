@@ -35,6 +35,8 @@ void add_all(CLI::App& all) {
   add_service(all);
   add_memory(all);
   add_inspect(all);
+  add_record(all);
+  add_recorder(all);
   add_recording(all);
 }
 

@@ -61,9 +61,9 @@ void flush() {
                             std::generic_category().message(error) + ": 'standard output'");
 }
 
-void print_error(std::string_view line) {
-  (void)write_all(STDERR_FILENO, "tensorbus: " + std::string(line) + '\n');
-}
+void print_line(const std::string& line) { (void)write_all(STDERR_FILENO, line + '\n'); }
+
+void print_error(const std::string& line) { print_line("tensorbus: " + line); }
 
 void print_pair(std::string_view name, std::string_view value) {
   print(std::string(name) + ": " + shown(value) + '\n');

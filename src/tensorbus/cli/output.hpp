@@ -30,8 +30,10 @@ void take_over_streams();
 void print(std::string_view text);
 // Writes it. Throws Exit if nobody reads it, or it cannot be written.
 void flush();
-// Writes a line on standard error. One that cannot be written is dropped.
-void print_error(std::string_view line);
+// Write a line on standard error, the second one with the program's name before it. A line that
+// cannot be written is dropped.
+void print_line(const std::string& line);
+void print_error(const std::string& line);
 
 // A line for a name and a value.
 void print_pair(std::string_view name, std::string_view value);

@@ -167,6 +167,15 @@ def test_a_process_that_does_not_reply_is_named_once(
         ("", 2),
         ("topic", 2),
         ("topic info", 2),
+        ("record --all -o RUN/run.mcap --seconds nan", 2),
+        ("record --all -o RUN/run.mcap --split-size 0", 2),
+        ("record --all -o RUN/run.mcap --split-duration 1h", 2),
+        ("record --all -o RUN/run.mcap --compress gzip", 2),
+        ("record a -o RUN/run.mcap --compress zstd --compress a=lz4", 2),
+        ("record --all -o RUN/{time}/", 2),
+        ("record --all -o /dev/null/{time}.mcap", 1),
+        ("recorder status", 1),
+        ("recorder snapshot --name other", 1),
         ("topic list more", 2),
         ("topic list --nothing", 2),
         ("topic list --timeout nan", 2),
@@ -184,8 +193,10 @@ def test_a_process_that_does_not_reply_is_named_once(
         ("--version", 0),
     ],
 )
-def test_the_exit_status_tells(arguments: str, status: int, native: Tensorbus) -> None:
-    done = native(*arguments.split())
+def test_the_exit_status_tells(
+    arguments: str, status: int, native: Tensorbus, tmp_path: Path
+) -> None:
+    done = native(*arguments.replace("RUN", str(tmp_path)).split())
     assert done.status == status, done
     if status == 0:
         assert done.out
@@ -261,3 +272,22 @@ def test_it_can_be_installed_anywhere_and_needs_no_python(tmp_path: Path) -> Non
     names = {line.split()[0].rpartition("/")[2] for line in needed.splitlines()}
     allowed = r"(libtensorbus|libstdc\+\+|libgcc_s|libc|libm|ld-linux.*|linux-vdso)\.so\.\d+"
     assert {name for name in names if not re.fullmatch(allowed, name)} == set()
+
+
+def test_an_output_file_has_the_time_in_its_name(
+    native: Tensorbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    done = native("record", "--all", "--seconds", "0", "-o", "~/runs/{time}/{time}.mcap")
+    assert done.status == 0, done
+    (folder,) = (tmp_path / "runs").iterdir()
+    (file,) = folder.iterdir()
+    assert file.name == f"{folder.name}.mcap"
+    assert re.fullmatch(r"\d{8}-\d{6}-\d{3}", folder.name)
+    assert done.out.startswith("0 messages of 0 topics, ")
+    again = native("record", "--all", "--seconds", "0", "-o", str(file))
+    assert (again.status, again.out) == (1, "")
+    assert "it exists" in again.err
+    replaced = native("record", "--all", "--seconds", "0", "-o", str(file), "--overwrite", "--json")
+    record = json.loads(replaced.out)
+    assert (record["kind"], record["file"], record["messages"]) == ("recorder", str(file), 0)

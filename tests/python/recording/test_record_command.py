@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,28 +24,46 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.mcap_files import read_mcap
+from support.repository import BUILT
 from tensorbus._cli.command import main
 
 pytest.importorskip("typer")
 
 COMMAND = (sys.executable, "-m", "tensorbus")
+NATIVE = BUILT / "tensorbus"
+Records = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
-@contextmanager
-def recording(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
-    """`tensorbus record` with some arguments, which has subscribed."""
-    with subprocess.Popen(
-        [*before, *COMMAND, "record", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr
-        assert process.stderr.readline().startswith("recording to ")
-        try:
-            yield process
-        finally:
-            process.kill()
+@pytest.fixture(params=["python", "native"])
+def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The command of the Python package, and then the one in C++."""
+    if request.param == "python":
+        return COMMAND
+    if not NATIVE.exists():
+        pytest.skip("the command in C++ was not built: CLI11 is not installed")
+    return (str(NATIVE),)
+
+
+@pytest.fixture
+def recording(command: tuple[str, ...]) -> Records:
+    """Runs `tensorbus record` with some arguments; it has subscribed."""
+
+    @contextmanager
+    def run(*arguments: str, before: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            [*before, *command, "record", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr
+            assert process.stderr.readline().startswith("recording to ")
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return run
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +97,7 @@ def published(topic: str, size: int = 1000) -> Iterator[tb.Publisher[Any]]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_it_well(recording: Records, tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "run.mcap"
     with recording("topic", "-o", str(path), "--reliable") as process:
         with published("topic"):
@@ -96,7 +114,9 @@ def test_a_signal_ends_it_well(tmp_path: Path, number: signal.Signals) -> None:
         assert (sample.data == index % 256).all()
 
 
-def test_one_that_ignores_the_end_of_its_terminal_goes_on(tmp_path: Path) -> None:
+def test_one_that_ignores_the_end_of_its_terminal_goes_on(
+    recording: Records, tmp_path: Path
+) -> None:
     path = tmp_path / "run.mcap"
     nohup = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")
     with recording("topic", "-o", str(path), "--reliable", before=nohup) as process:
@@ -109,12 +129,14 @@ def test_one_that_ignores_the_end_of_its_terminal_goes_on(tmp_path: Path) -> Non
     assert tb.Recording(path).recovered == ""
 
 
-def test_one_whose_terminal_is_closed_finishes_its_file(tmp_path: Path) -> None:
+def test_one_whose_terminal_is_closed_finishes_its_file(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
     path = tmp_path / "run.mcap"
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "record", "topic", "-o", str(path), "--reliable"]
+    words = [*command, "record", "topic", "-o", str(path), "--reliable"]
     with subprocess.Popen(
-        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs
+        ["setsid", "--ctty", *words], stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
         with published("topic"):
@@ -133,7 +155,7 @@ def test_it_ends_after_some_seconds(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "it exists" in capsys.readouterr().err
 
 
-def test_each_start_may_have_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_start_may_have_a_file_of_its_own(recording: Records, tmp_path: Path) -> None:
     """As a program needs that is started again after a kill."""
     name = str(tmp_path / "runs" / "{time}.mcap")
     with tb.Publisher[Any]("topic") as publisher:
@@ -152,7 +174,7 @@ def test_each_start_may_have_a_file_of_its_own(tmp_path: Path) -> None:
         )
 
 
-def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_mistakes_are_told(command: tuple[str, ...], tmp_path: Path) -> None:
     path = str(tmp_path / "run.mcap")
     for arguments, text in (
         (("-o", path), "name topics, or give --all or --regex"),
@@ -160,8 +182,9 @@ def test_mistakes_are_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
         (("--regex", "(", "-o", path), "not a regular expression"),
         (("a", "--compress", "b=zstd", "-o", path), "compress: topic 'b' is not recorded"),
     ):
-        assert main(["record", *arguments]) == 2
-        assert text in " ".join(capsys.readouterr().err.replace("│", "").split())
+        done = subprocess.run([*command, "record", *arguments], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert text in " ".join(done.stderr.replace("│", "").split())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
@@ -183,7 +206,9 @@ def test_another_signal_does_not_cut_its_end_short(
     assert tb.Recording(path).recovered == ""
 
 
-def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(tmp_path: Path) -> None:
+def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(
+    recording: Records, tmp_path: Path
+) -> None:
     with recording("--all", "-o", str(tmp_path / "run.mcap")) as process:
         process.send_signal(signal.SIGUSR1)
         assert process.stderr
@@ -193,7 +218,9 @@ def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(tmp_path: P
     assert process.returncode == 0
 
 
-def test_a_signal_for_a_snapshot_that_comes_while_it_exits_changes_nothing(tmp_path: Path) -> None:
+def test_a_signal_for_a_snapshot_that_comes_while_it_exits_changes_nothing(
+    recording: Records, tmp_path: Path
+) -> None:
     with recording("--all", "-o", str(tmp_path / "run.mcap")) as process:
         process.terminate()
         while process.poll() is None:
@@ -203,7 +230,9 @@ def test_a_signal_for_a_snapshot_that_comes_while_it_exits_changes_nothing(tmp_p
     assert process.returncode == 0
 
 
-def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(tmp_path: Path) -> None:
+def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(
+    recording: Records, tmp_path: Path
+) -> None:
     path = tmp_path / "run.mcap"
     compress = ("--compress", "topic=zstd", "--compress", "topoc=zstd")
     with (
@@ -220,6 +249,7 @@ def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(tmp_path: Pat
 
 
 def test_it_says_which_topics_it_has_left_uncompressed_and_why(
+    recording: Records,
     tmp_path: Path,
 ) -> None:
     path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
@@ -239,11 +269,11 @@ def test_it_says_which_topics_it_has_left_uncompressed_and_why(
     )
     assert f"recorder: {sentence}" in err
     assert "'pose'" not in err
-    command = [sys.executable, "-m", "tensorbus", "recording", "cut", str(path), "-o", str(cut)]
+    words = [*COMMAND, "recording", "cut", str(path), "-o", str(cut)]
 
     def said(*compress: str) -> str:
         return subprocess.run(
-            [*command, "--overwrite", *compress], capture_output=True, text=True, check=True
+            [*words, "--overwrite", *compress], capture_output=True, text=True, check=True
         ).stderr
 
     assert f"copy: {sentence}" in said("--compress", "zstd")
@@ -257,7 +287,9 @@ def test_it_says_which_topics_it_has_left_uncompressed_and_why(
     or subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode != 0,
     reason="no file system of its own can be mounted here",
 )
-def test_a_full_disk_ends_it_with_an_error_that_says_what_is_in_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_ends_it_with_an_error_that_says_what_is_in_the_file(
+    recording: Records, tmp_path: Path
+) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     path = disk / "run.mcap"

@@ -17,6 +17,7 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, tell
 from support.mcap_files import read_mcap
+from support.repository import BUILT
 from tensorbus._cli.command import main
 from tensorbus._cli.record import seconds_in
 
@@ -295,15 +296,28 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         recorder.snapshot()
 
 
+def program(name: str) -> list[str]:
+    """The command of the Python package, or the one in C++."""
+    if name == "python":
+        pytest.importorskip("typer")
+        return [*COMMAND]
+    if not (BUILT / "tensorbus").exists():
+        pytest.skip("the command in C++ was not built: CLI11 is not installed")
+    return [str(BUILT / "tensorbus")]
+
+
+@pytest.mark.parametrize("asking", ["python", "native"])
+@pytest.mark.parametrize("recording", ["python", "native"])
 def test_a_command_and_a_signal_write_snapshots(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    recording: str, asking: str, tmp_path: Path
 ) -> None:
-    typer = pytest.importorskip("typer")
     path = tmp_path / "run.mcap"
+    record = [*program(recording), "record", "topic", "--snapshot", "1000s", "--reliable"]
+    recorder = [*program(asking), "recorder"]
     with (
         tb.Publisher("topic", reliable=True) as publisher,
         subprocess.Popen(
-            [*COMMAND, "record", "topic", "--snapshot", "1000s", "--reliable", "-o", str(path)],
+            [*record, "-o", str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -317,12 +331,11 @@ def test_a_command_and_a_signal_write_snapshots(
             publisher.publish(message(number))
 
         def held() -> int:
-            assert main(["recorder", "status", "--json"]) == 0
-            return int(json.loads(capsys.readouterr().out)["buffered_bytes"])
+            status = subprocess.check_output([*recorder, "status", "--json"])
+            return int(json.loads(status)["buffered_bytes"])
 
         eventually(lambda: held() > 4 * 1500)
-        assert main(["recorder", "snapshot"]) == 0
-        file = Path(capsys.readouterr().out.strip())
+        file = Path(subprocess.check_output([*recorder, "snapshot"], text=True).strip())
         assert file == tmp_path / "run-0001.mcap"
         assert ids_of(file) == [*range(4)]
         publisher.publish(message(4))
@@ -334,6 +347,10 @@ def test_a_command_and_a_signal_write_snapshots(
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert out.startswith("5 messages of 1 topics, ")
+
+
+def test_seconds_have_units() -> None:
+    typer = pytest.importorskip("typer")
     assert seconds_in("2m") == 120
     for unknown in ("500ms", "1h", "ss", "nan", "0"):
         with pytest.raises(typer.BadParameter):

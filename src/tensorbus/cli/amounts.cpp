@@ -1,0 +1,66 @@
+#include "tensorbus/cli/amounts.hpp"
+
+#include <CLI/CLI.hpp>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+
+namespace tensorbus::cli {
+namespace {
+
+// Returns the number, or NaN if the text is none.
+double number_in(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? std::nan("") : number;
+}
+
+std::string without_end(const std::string& text, const std::string& end) {
+  return text.ends_with(end) ? text.substr(0, text.size() - end.size()) : text;
+}
+
+}  // namespace
+
+std::uint64_t bytes_in(const std::string& option, const std::string& text) {
+  std::string number;
+  for (const char each : text) number += static_cast<char>(std::toupper(each));
+  number = without_end(without_end(number, "IB"), "B");
+  const std::string units = "KMGT";
+  const std::size_t unit = number.empty() ? std::string::npos : units.find(number.back());
+  if (unit != std::string::npos) number.pop_back();
+  const double factor = unit == std::string::npos ? 1 : std::exp2(10 * (unit + 1));
+  const double count = number_in(number) * factor;
+  if (count >= 1 && count < 0x1p63) return static_cast<std::uint64_t>(count);
+  throw CLI::ValidationError(option, "'" + text + "': expected bytes, as in 500M or 2G");
+}
+
+std::chrono::nanoseconds seconds_in(const std::string& option, const std::string& text) {
+  const bool is_minutes = text.ends_with('m');
+  const bool has_unit = is_minutes || text.ends_with('s');
+  const double number = number_in(has_unit ? text.substr(0, text.size() - 1) : text);
+  const double seconds = number * (is_minutes ? 60 : 1);
+  if (seconds > 0 && seconds <= 1e9)
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(seconds));
+  throw CLI::ValidationError(option, "'" + text + "': expected seconds, as in 30s or 2m");
+}
+
+Compressions compressions_in(const std::vector<std::string>& texts) {
+  Compressions found;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    const bool is_for_all = equals == std::string::npos;
+    const std::string how = is_for_all ? text : text.substr(equals + 1);
+    if (how != "zstd" && how != "lz4" && how != "none")
+      throw CLI::ValidationError("--compress", "'" + how + "': expected zstd, lz4 or none");
+    if (is_for_all && texts.size() == 1)
+      found.all = how;
+    else if (is_for_all || equals == 0)
+      throw CLI::ValidationError("--compress", "'" + text + "': expected TOPIC=zstd or TOPIC=lz4");
+    else
+      found.topics[text.substr(0, equals)] = how;
+  }
+  return found;
+}
+
+}  // namespace tensorbus::cli
