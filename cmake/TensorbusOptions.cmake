@@ -2,10 +2,11 @@ option(TENSORBUS_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
 option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks" OFF)
 option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
-# The wheel has the command of the Python package.
+# Not in a wheel, which has the command of the Python package. For another processor CLI11 is there only
+# if somebody has said so: this machine's headers are not for it.
 find_package(CLI11 CONFIG QUIET)
 set(command_default ${CLI11_FOUND})
-if(SKBUILD)
+if(SKBUILD OR CMAKE_CROSSCOMPILING)
   set(command_default OFF)
 endif()
 option(TENSORBUS_BUILD_COMMAND "Build the command tensorbus (needs CLI11)" ${command_default})

@@ -1,39 +1,24 @@
-#include <signal.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cctype>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <mutex>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <system_error>
-#include <tensorbus/internal/fields.hpp>
-#include <tensorbus/listing.hpp>
-#include <tensorbus/recorder.hpp>
-#include <tensorbus/service.hpp>
-#include <thread>
 #include <vector>
 
 #include "tensorbus/cli/amounts.hpp"
 #include "tensorbus/cli/commands.hpp"
-#include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/recorder_replies.hpp"
+#include "tensorbus/cli/running_recorder.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
 namespace {
 
-using std::chrono::milliseconds;
 using std::chrono::steady_clock;
-
-constexpr milliseconds kPoll{100};  // between two looks at whether recording has ended by itself
 
 struct RecordOptions {
   std::vector<std::string> topics;
@@ -145,153 +130,12 @@ RecorderOptions recorder_options(const RecordOptions& options) {
   return made;
 }
 
-Recorder recorder_of(const RecorderOptions& options) {
-  try {
-    return Recorder(options);
-  } catch (const Error& error) {
-    // What depends on files is no wrong command line.
-    if (std::string_view(error.what()).find("it exists") != std::string_view::npos)
-      throw Exit(kFailed, shown(error.what()));
-    throw;
-  }
-}
-
-void print_recorder_record(const std::string& file, const RecorderStats& stats) {
-  Record("recorder").field("file", file).fields(stats).print();
-}
-
-// Blocks the signals that end or ask the recorder, for all threads to come. next() takes one.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&all_);
-    for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&all_, number);
-    struct sigaction before{};
-    ::sigaction(SIGHUP, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) sigaddset(&all_, SIGHUP);  // nohup has it ignored
-    ::pthread_sigmask(SIG_BLOCK, &all_, nullptr);
-  }
-  // Returns the number of a signal, or 0 after the timeout.
-  int next(steady_clock::duration timeout) const {
-    const auto left = std::max(timeout, steady_clock::duration::zero());
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-    const timespec limit{seconds.count(), (left - seconds) / std::chrono::nanoseconds(1)};
-    return std::max(::sigtimedwait(&all_, nullptr, &limit), 0);
-  }
-
- private:
-  sigset_t all_{};
-};
-
-// A recorder, the service by which `tensorbus recorder` asks it, and the writing of snapshots.
-class RunningRecorder {
- public:
-  RunningRecorder(const RecordOptions& options, const RecorderOptions& given)
-      : json_(options.json),
-        participant_(participant_of(options.domain)),
-        node_(options.name, participant_),
-        path_(given.path),
-        recorder_(recorder_of(given)),
-        service_(
-            options.name, [this](const Content& request) { return reply_to(request); },
-            participant_),
-        serving_([this] { serve(); }) {}
-  RunningRecorder(const RunningRecorder&) = delete;
-  RunningRecorder& operator=(const RunningRecorder&) = delete;
-  ~RunningRecorder() {
-    stops_ = true;
-    serving_.join();
-    end_snapshots();
-  }
-
-  // Records until a signal, until the time is over, or until an error ends it.
-  void run(const Signals& signals, std::optional<steady_clock::time_point> end) {
-    while (recorder_.wait(std::chrono::nanoseconds::zero()) == Outcome::kTimedOut) {
-      const auto now = steady_clock::now();
-      if (end && now >= *end) return;
-      const int number = signals.next(end ? std::min<steady_clock::duration>(kPoll, *end - now)
-                                          : steady_clock::duration(kPoll));
-      if (number == SIGUSR1)
-        snapshots_.emplace_back([this] { print_snapshot(); });
-      else if (number != 0)
-        return;
-    }
-  }
-
-  // Completes the file and prints what is in it.
-  void finish() {
-    std::string failure;
-    try {
-      recorder_.close();
-    } catch (const Error& error) {
-      failure = error.what();
-    }
-    end_snapshots();
-    const RecorderStats stats = recorder_.stats();
-    if (json_)
-      print_recorder_record(path_, stats);
-    else
-      print(std::to_string(stats.messages) + " messages of " + std::to_string(stats.topics) +
-            " topics, " + bytes_text(static_cast<double>(stats.bytes)) + ", " +
-            std::to_string(stats.lost) + " lost: " + shown(path_) + '\n');
-    flush();
-    if (stats.unwritable != 0)
-      print_error(std::to_string(stats.unwritable) + " lost messages have tensors on a GPU");
-    if (!failure.empty()) throw Exit(kFailed, shown(failure));
-  }
-
- private:
-  void serve() {
-    while (!stops_) (void)service_.serve(kPoll, [this] { return stops_.load(); });
-  }
-  std::string snapshot() {
-    std::string file;
-    const Outcome outcome =
-        recorder_.snapshot(file, std::chrono::nanoseconds::max(), [this] { return stops_.load(); });
-    if (outcome != Outcome::kDone) throw Error(Code::kClosed, "recording has ended");
-    return file;
-  }
-  Content reply_to(const Content& request) {
-    const Value* const what = request.fields.find("do");
-    if (what == nullptr || (*what != Value("status") && *what != Value("snapshot")))
-      throw std::invalid_argument("expected {'do': 'status'} or {'do': 'snapshot'}");
-    const std::string file = *what == Value("snapshot") ? snapshot() : path_;
-    return {reply_of(file, recorder_.stats())};
-  }
-  void end_snapshots() {
-    for (std::thread& each : snapshots_) each.join();
-    snapshots_.clear();
-  }
-  void print_snapshot() {
-    try {
-      const std::string file = snapshot();
-      const std::lock_guard lock(printing_);
-      if (json_) return print_recorder_record(file, recorder_.stats());
-      print(shown(file) + '\n');
-      flush();
-    } catch (const std::exception& error) {
-      print_error(shown(error.what()));
-    }
-  }
-
-  const bool json_;
-  const Participant participant_;
-  const NodeName node_;
-  const std::string path_;
-  Recorder recorder_;
-  Service service_;
-  std::atomic<bool> stops_{false};
-  std::mutex printing_;  // of snapshots
-  std::vector<std::thread> snapshots_;
-  std::thread serving_;  // the last member: it uses the others
-};
-
 void record(RecordOptions& options) {
   const RecorderOptions given = recorder_options(options);
   // Tensors of a GPU then arrive in main memory, copied by their owner.
   ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
-  const Signals signals;
-  RunningRecorder recorder(options, given);
+  const RecorderSignals signals;
+  RunningRecorder recorder(options.name, given, options.json);
   print_line("recording to " + shown(given.path) + "; Ctrl-C ends it");
   std::optional<steady_clock::time_point> end;
   if (options.seconds >= 0)

@@ -1,0 +1,163 @@
+#include "tensorbus/cli/running_recorder.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <exception>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+
+#include "tensorbus/cli/commands.hpp"
+#include "tensorbus/cli/json.hpp"
+#include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/recorder_replies.hpp"
+#include "tensorbus/cli/texts.hpp"
+
+namespace tensorbus::cli {
+namespace {
+
+using std::chrono::steady_clock;
+
+// Between two looks at whether recording has ended by itself.
+constexpr std::chrono::milliseconds kPoll{100};
+
+Recorder recorder_of(const RecorderOptions& options) {
+  try {
+    return Recorder(options);
+  } catch (const Error& error) {
+    // What depends on files is no wrong command line.
+    if (std::string_view(error.what()).find("it exists") != std::string_view::npos)
+      throw Exit(kFailed, shown(error.what()));
+    throw;
+  }
+}
+
+void print_recorder_record(const std::string& file, const RecorderStats& stats) {
+  Record("recorder").field("file", file).fields(stats).print();
+}
+
+}  // namespace
+
+RecorderSignals::RecorderSignals() {
+  sigemptyset(&all_);
+  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&all_, number);
+  struct sigaction before{};
+  ::sigaction(SIGHUP, nullptr, &before);
+  if (before.sa_handler != SIG_IGN) sigaddset(&all_, SIGHUP);  // nohup has it ignored
+  ::pthread_sigmask(SIG_BLOCK, &all_, nullptr);
+}
+
+int RecorderSignals::next(steady_clock::duration timeout) const {
+  const auto left = std::max(timeout, steady_clock::duration::zero());
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+  const timespec limit{seconds.count(), (left - seconds) / std::chrono::nanoseconds(1)};
+  return std::max(::sigtimedwait(&all_, nullptr, &limit), 0);
+}
+
+RunningRecorder::RunningRecorder(const std::string& name, const RecorderOptions& options, bool json)
+    : json_(json),
+      participant_(participant_of(options.domain)),
+      node_(name, participant_),
+      path_(options.path),
+      recorder_(recorder_of(options)),
+      service_(
+          name, [this](const Content& request) { return reply_to(request); }, participant_),
+      serving_([this] { serve(); }) {}
+
+RunningRecorder::~RunningRecorder() {
+  stops_ = true;
+  serving_.join();
+  end_snapshots();
+}
+
+void RunningRecorder::run(const RecorderSignals& signals,
+                          std::optional<steady_clock::time_point> end) {
+  while (recorder_.wait(std::chrono::nanoseconds::zero()) == Outcome::kTimedOut) {
+    const auto now = steady_clock::now();
+    if (end && now >= *end) return;
+    const int number = signals.next(end ? std::min<steady_clock::duration>(kPoll, *end - now)
+                                        : steady_clock::duration(kPoll));
+    if (number == SIGUSR1)
+      ask_for_snapshot();
+    else if (number != 0)
+      return;
+  }
+}
+
+void RunningRecorder::finish() {
+  std::string failure;
+  try {
+    recorder_.close();
+  } catch (const Error& error) {
+    failure = error.what();
+  }
+  end_snapshots();
+  const RecorderStats stats = recorder_.stats();
+  if (json_)
+    print_recorder_record(path_, stats);
+  else
+    print(std::to_string(stats.messages) + " messages of " + std::to_string(stats.topics) +
+          " topics, " + bytes_text(static_cast<double>(stats.bytes)) + ", " +
+          std::to_string(stats.lost) + " lost: " + shown(path_) + '\n');
+  flush();
+  if (stats.unwritable != 0)
+    print_error(std::to_string(stats.unwritable) + " lost messages have tensors on a GPU");
+  if (!failure.empty()) throw Exit(kFailed, shown(failure));
+}
+
+void RunningRecorder::serve() {
+  Outcome outcome = Outcome::kDone;
+  while (!stops_ && outcome != Outcome::kClosed) try {
+      outcome = service_.serve(kPoll, [this] { return stops_.load(); });
+    } catch (const Error&) {  // no memory for a request: it is tried again
+      std::this_thread::sleep_for(kPoll);
+    }
+}
+
+Content RunningRecorder::reply_to(const Content& request) {
+  const Value* const what = request.fields.find("do");
+  if (what == nullptr || (*what != Value("status") && *what != Value("snapshot")))
+    throw std::invalid_argument("expected {'do': 'status'} or {'do': 'snapshot'}");
+  const std::string file = *what == Value("snapshot") ? snapshot() : path_;
+  return {reply_of(file, recorder_.stats())};
+}
+
+std::string RunningRecorder::snapshot() {
+  std::string file;
+  const Outcome outcome =
+      recorder_.snapshot(file, std::chrono::nanoseconds::max(), [this] { return stops_.load(); });
+  if (outcome != Outcome::kDone) throw Error(Code::kClosed, "recording has ended");
+  return file;
+}
+
+// Has a thread write one snapshot after the other: each waits for the disk.
+void RunningRecorder::ask_for_snapshot() {
+  if (asked_++ != 0) return;
+  end_snapshots();
+  try {
+    snapshots_ = std::thread([this] {
+      do print_snapshot();
+      while (--asked_ != 0);
+    });
+  } catch (const std::system_error& error) {
+    asked_ = 0;
+    print_error(std::string("no snapshot: ") + error.what());
+  }
+}
+
+void RunningRecorder::print_snapshot() {
+  try {
+    const std::string file = snapshot();
+    if (json_) return print_recorder_record(file, recorder_.stats());
+    print(shown(file) + '\n');
+    flush();
+  } catch (const std::exception& error) {
+    print_error(shown(error.what()));
+  }
+}
+
+void RunningRecorder::end_snapshots() {
+  if (snapshots_.joinable()) snapshots_.join();
+}
+
+}  // namespace tensorbus::cli

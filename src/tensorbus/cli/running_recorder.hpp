@@ -1,0 +1,65 @@
+#pragma once
+
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <tensorbus/content.hpp>
+#include <tensorbus/listing.hpp>
+#include <tensorbus/participant.hpp>
+#include <tensorbus/recorder.hpp>
+#include <tensorbus/service.hpp>
+#include <thread>
+
+namespace tensorbus::cli {
+
+// Blocks the signals that end or ask a recorder, for all threads to come.
+class RecorderSignals {
+ public:
+  RecorderSignals();
+  // Returns the number of a signal, or 0 after the timeout.
+  int next(std::chrono::steady_clock::duration timeout) const;
+
+ private:
+  sigset_t all_{};
+};
+
+// A recorder, the service by which `tensorbus recorder` asks it, and the writing of snapshots.
+class RunningRecorder {
+ public:
+  // `name`: of the service, and of the node that lists it. Throws like Recorder, Service and
+  // NodeName; Exit if the file exists.
+  RunningRecorder(const std::string& name, const RecorderOptions& options, bool json);
+  RunningRecorder(const RunningRecorder&) = delete;
+  RunningRecorder& operator=(const RunningRecorder&) = delete;
+  ~RunningRecorder();
+
+  // Records until a signal, until the time is over, or until an error ends it.
+  void run(const RecorderSignals& signals,
+           std::optional<std::chrono::steady_clock::time_point> end);
+  // Completes the file and prints what is in it. Throws Exit if an error has ended it.
+  void finish();
+
+ private:
+  void serve();
+  Content reply_to(const Content& request);
+  std::string snapshot();
+  void ask_for_snapshot();
+  void print_snapshot();
+  void end_snapshots();
+
+  const bool json_;
+  const Participant participant_;
+  const NodeName node_;
+  const std::string path_;
+  Recorder recorder_;
+  Service service_;
+  std::atomic<bool> stops_{false};
+  std::atomic<int> asked_{0};  // snapshots that are not written yet
+  std::thread snapshots_;
+  std::thread serving_;  // the last member: it uses the others
+};
+
+}  // namespace tensorbus::cli
