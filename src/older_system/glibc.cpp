@@ -18,8 +18,10 @@ extern "C" {
 
 // glibc 2.32. True only in a process that never had a second thread: libstdc++ then counts without
 // atomic instructions. A process with a participant has threads.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming): the name is glibc's
 extern char __libc_single_threaded;
 char __libc_single_threaded = 0;
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
 // glibc 2.33; before, they were in each program. The struct is the kernel's on 64 bits.
 int stat(const char* path, struct stat* to) {

@@ -20,12 +20,14 @@ __asm__(
     ".hidden _ZNSt15__exception_ptr13exception_ptr9_M_addrefEv\n"
     ".hidden _ZNSt15__exception_ptr13exception_ptr10_M_releaseEv");
 
+// NOLINTBEGIN(bugprone-std-namespace-modification): these are functions of newer versions
 namespace std {
 
 // GCC 11.
 void __throw_bad_array_new_length() { throw bad_array_new_length(); }
 
 // GCC 9. A copy shares the text, too.
+// NOLINTNEXTLINE(performance-move-constructor-init)
 runtime_error::runtime_error(runtime_error&& other) noexcept : runtime_error(other) {}
 
 namespace __exception_ptr {
@@ -39,3 +41,4 @@ void exception_ptr::_M_release() noexcept { tensorbus_destroy_exception_ptr(this
 
 }  // namespace __exception_ptr
 }  // namespace std
+// NOLINTEND(bugprone-std-namespace-modification)

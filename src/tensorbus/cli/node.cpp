@@ -69,11 +69,12 @@ void list_all_nodes(Asking& asking) {
   if (!asking.json) table.print();
 }
 
-struct NodeOptions : Asking {
+struct NodeOptions {
+  Asking asking;
   std::string node;
   void add_to(CLI::App& command) {
     command.add_option("NODE", node, "The node's name.")->required();
-    Asking::add_to(command);
+    asking.add_to(command);
   }
 };
 
@@ -87,10 +88,10 @@ void print_row(const NodeRow& row) {
 }
 
 void show_node(NodeOptions& options) {
-  std::vector<NodeRow> rows = node_rows(options);
+  std::vector<NodeRow> rows = node_rows(options.asking);
   std::erase_if(rows, [&](const NodeRow& row) { return row.node.name != options.node; });
   if (rows.empty()) throw Exit(kFailed, "there is no node '" + shown(options.node) + "'");
-  std::ranges::for_each(rows, options.json ? print_node_record : print_row);
+  std::ranges::for_each(rows, options.asking.json ? print_node_record : print_row);
 }
 
 }  // namespace

@@ -50,11 +50,12 @@ void list_all_queues(Asking& asking) {
   if (!asking.json) table.print();
 }
 
-struct QueueOptions : Asking {
+struct QueueOptions {
+  Asking asking;
   std::string queue;
   void add_to(CLI::App& command) {
     command.add_option("QUEUE", queue, "The queue's name.")->required();
-    Asking::add_to(command);
+    asking.add_to(command);
   }
 };
 
@@ -81,12 +82,12 @@ void print_queue(const ParticipantReport& process, const QueueReport& queue) {
 }
 
 void show_queue(QueueOptions& options) {
-  const Inspection inspection = options.inspect();
+  const Inspection inspection = options.asking.inspect();
   bool is_there = false;
   for (const auto& [process, queue] : queues_of(inspection)) {
     if (queue->name != options.queue) continue;
     is_there = true;
-    (options.json ? print_queue_record : print_queue)(*process, *queue);
+    (options.asking.json ? print_queue_record : print_queue)(*process, *queue);
   }
   if (!is_there) throw Exit(kFailed, "there is no queue '" + shown(options.queue) + "'");
 }

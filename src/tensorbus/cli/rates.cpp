@@ -17,7 +17,8 @@
 namespace tensorbus::cli {
 namespace {
 
-struct RateOptions : Asking {
+struct RateOptions {
+  Asking asking;
   std::string topic;  // "": all
   double window = 1.0;
   int count = 0;  // 0: until Ctrl-C
@@ -30,7 +31,7 @@ struct RateOptions : Asking {
     command.add_option("--count", count, "End after this many; by default after Ctrl-C.  [x>=1]")
         ->option_text("N")
         ->check(CLI::Range(1, std::numeric_limits<int>::max()));
-    Asking::add_to(command);
+    asking.add_to(command);
   }
 };
 
@@ -121,15 +122,16 @@ void print_bw(const TopicRates& rates) {
 }
 
 void show(RateOptions& options, void (*print_table)(const TopicRates&)) {
-  Inspection before = options.inspect();
+  Inspection before = options.asking.inspect();
   if (!options.topic.empty() && !is_published(before, options.topic))
-    require_publisher(options.topic, options.domain);
+    require_publisher(options.topic, options.asking.domain);
   for (int i = 0; options.count == 0 || i < options.count; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.window));
-    Inspection after = options.inspect();
+    Inspection after = options.asking.inspect();
     const TopicRates rates = rates_between(before, after, options.topic);
-    if (rates.empty() && !options.topic.empty()) require_publisher(options.topic, options.domain);
-    if (options.json)
+    if (rates.empty() && !options.topic.empty())
+      require_publisher(options.topic, options.asking.domain);
+    if (options.asking.json)
       print_rate_records(rates);
     else
       print_table(rates);

@@ -38,17 +38,18 @@ struct FromMap {
   }
 };
 
-struct RecorderRequest : Asking {
+struct RecorderRequest {
+  Asking asking;
   std::string name = kRecorderName;
   void add_to(CLI::App& command) {
     command.add_option("--name", name, "The --name of the recorder.")->option_text("NAME");
-    Asking::add_to(command);
-    timeout = 60;  // the reply is sent when the snapshot is written
+    asking.add_to(command);
+    asking.timeout = 60;  // the reply is sent when the snapshot is written
   }
 
   // Returns the reply of the only recorder of this name.
   Value ask(const char* what) const {
-    const auto found = tensorbus::inspect(domain);
+    const auto found = tensorbus::inspect(asking.domain);
     std::size_t count = 0;
     for (const ParticipantReport& process : found.participants)
       count +=
@@ -58,9 +59,9 @@ struct RecorderRequest : Asking {
     if (count > 1)
       throw Exit(kFailed, std::to_string(count) + " processes have the name '" + shown(name) +
                               "': give each its own --name");
-    const std::chrono::duration<double> limit(timeout);
+    const std::chrono::duration<double> limit(asking.timeout);
     Client client(name, {.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(limit)},
-                  participant_of(domain));
+                  participant_of(asking.domain));
     Value reply = client.call({Value::Map{{"do", what}}}).fields;
     if (!reply.contains("messages"))
       throw Exit(kFailed, "service '" + shown(name) +
@@ -81,13 +82,13 @@ void print_reply(const Value& reply) {
 
 void snapshot(RecorderRequest& request) {
   const Value reply = request.ask("snapshot");
-  if (request.json) return print_reply(reply);
+  if (request.asking.json) return print_reply(reply);
   print(shown(file_in(reply)) + '\n');
 }
 
 void show_recorder(RecorderRequest& request) {
   const Value reply = request.ask("status");
-  if (request.json) return print_reply(reply);
+  if (request.asking.json) return print_reply(reply);
   const RecorderStats stats = stats_in(reply);
   print_pair("messages", std::to_string(stats.messages) + " in " + std::to_string(stats.files) +
                              " files, " + std::to_string(stats.lost) + " lost");

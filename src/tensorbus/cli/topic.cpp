@@ -66,11 +66,12 @@ void list_all_topics(Asking& asking) {
   if (!asking.json) table.print();
 }
 
-struct TopicOptions : Asking {
+struct TopicOptions {
+  Asking asking;
   std::string topic;
   void add_to(CLI::App& command) {
     command.add_option("TOPIC", topic, "The topic's name.")->required();
-    Asking::add_to(command);
+    asking.add_to(command);
   }
 };
 
@@ -142,8 +143,8 @@ void for_each_of(const std::string& topic, const Inspection& found, auto reports
 
 void show_topic(TopicOptions& options) {
   const std::string& topic = options.topic;
-  const Inspection found = options.inspect();
-  auto rows = topic_rows(list_publishers(participant_of(options.domain)), found);
+  const Inspection found = options.asking.inspect();
+  auto rows = topic_rows(list_publishers(participant_of(options.asking.domain)), found);
   std::vector<PublisherInfo> silent = rows[topic].publishers;
   bool is_there = !silent.empty() || rows[topic].subscribers != 0;
   for_each_of(topic, found, &ParticipantReport::publishers,
@@ -155,7 +156,7 @@ void show_topic(TopicOptions& options) {
               });
   if (!is_there)
     throw Exit(kFailed, "topic '" + shown(topic) + "' has no publisher and no subscriber");
-  if (options.json) {
+  if (options.asking.json) {
     print_topic_record(topic, rows[topic]);
     for_each_of(topic, found, &ParticipantReport::publishers, [](const auto& process, auto& each) {
       Record("publisher").process(process).fields(each).print();

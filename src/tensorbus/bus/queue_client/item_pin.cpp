@@ -39,7 +39,7 @@ void ItemPin::notify_of_any_reply() {
   reply_ = std::make_shared<Completion<Reply>>();
   if (!deadline_) deadline_.emplace(kPatience);
   const auto tell = [](const std::weak_ptr<Completion<Reply>>& weak, Reply came) {
-    if (const auto reply = weak.lock()) (void)reply->set(std::move(came));
+    if (const auto reply = weak.lock()) (void)reply->set(Reply(came));
   };
   const std::weak_ptr<Completion<Reply>> weak = reply_;
   for (const Pinning::Awaited& one : awaited_)

@@ -95,7 +95,7 @@ std::vector<Pinning::Awaited> Pinning::pin_blocks(Sample& sample, link::Lease& l
     const PinnedBlocks::Wanted wanted{block, hull,
                                       name.memory->segments_for(name.grant).find(name.segment)};
     if (!wanted.mapping) continue;
-    const auto& blocks = subscribed(name.memory->pinned);
+    const auto blocks = subscribed(name.memory->pinned);
     PinnedBlocks::Found found = hull.bytes() < PinnedBlocks::least_bytes()
                                     ? PinnedBlocks::Found{blocks->leave(wanted)}
                                     : blocks->find(wanted);
@@ -121,8 +121,7 @@ void Pinning::withdraw(std::span<const Awaited> awaited) noexcept {
 }
 
 // Subscribes before the first request: without a subscriber, a grant is returned at once.
-const std::shared_ptr<PinnedBlocks>& Pinning::subscribed(
-    const std::shared_ptr<PinnedBlocks>& blocks) {
+std::shared_ptr<PinnedBlocks> Pinning::subscribed(const std::shared_ptr<PinnedBlocks>& blocks) {
   const platform::MutexLock lock(mutex_);
   const auto is_this = [&](const std::weak_ptr<PinnedBlocks>& known) {
     return !known.owner_before(blocks) && !blocks.owner_before(known);

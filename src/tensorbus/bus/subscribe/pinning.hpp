@@ -47,7 +47,7 @@ class Pinning {
   std::vector<Awaited> pin_blocks(Sample& sample, const link::PeerMemory* only);
   std::vector<Awaited> pin_blocks(Sample& sample, link::Lease& lease, const link::PeerMemory* only,
                                   std::vector<Awaited>& awaited);
-  const std::shared_ptr<device::PinnedBlocks>& subscribed(
+  std::shared_ptr<device::PinnedBlocks> subscribed(
       const std::shared_ptr<device::PinnedBlocks>& blocks);
 
   std::atomic<bool> possible_ =
