@@ -4,7 +4,7 @@ option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
 # Not in a wheel, which has the command of the Python package. For another processor CLI11 is there only
 # if somebody has said so: this machine's headers are not for it.
-find_package(CLI11 CONFIG QUIET)
+find_package(CLI11 2.1 CONFIG QUIET)
 set(command_default ${CLI11_FOUND})
 if(SKBUILD OR CMAKE_CROSSCOMPILING)
   set(command_default OFF)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -129,13 +130,17 @@ Value::List record_in(const Value& value);
 // Returns the type and the fields of a typed message; else like record_in().
 std::optional<std::pair<std::string, Value>> message_in(const Value& value);
 
-// Returns the start of a text of a sender that fits an error text, without control characters.
+// Returns the start of a text of a sender that fits an error text, without control characters. It
+// ends with a whole character of UTF-8.
 inline std::string shortened(std::string_view text) {
   constexpr std::size_t kLongest = 100;
-  std::string shown(text.substr(0, kLongest));
+  std::size_t end = std::min(text.size(), kLongest);
+  while (end != 0 && end != text.size() && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80)
+    --end;
+  std::string shown(text.substr(0, end));
   for (char& each : shown)
     if (static_cast<unsigned char>(each) < 0x20 || each == 0x7f) each = '?';
-  return text.size() > kLongest ? shown + "..." : shown;
+  return end != text.size() ? shown + "..." : shown;
 }
 
 // Returns the name of the type of a typed message, for error texts; nothing for any other value.

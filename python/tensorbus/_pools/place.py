@@ -15,9 +15,9 @@ from tensorbus._pools.worker_process import (
     ended_for_shortage,
 )
 
-# Seconds before the next attempt if a worker could not be started, or died before it got a task.
-# Each pause is twice as long as the previous pause, up to the longest; a task that a worker has
-# finished ends the row.
+# Seconds before the next attempt if a worker could not be started, or died early: before its first
+# task, and within the longest pause after it was ready. Each pause is twice as long as the previous
+# pause, up to the longest. A worker in this place that does not die early ends the row.
 _FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 # A place is given up after this number of deaths in a row. Shortages do not count as deaths.
@@ -36,7 +36,9 @@ class Place:
         self._job = job
         self._options = options
         self._deaths = 0  # in a row, of workers that were never ready
-        self._failures = 0  # deaths without a task, and shortages, in a row
+        self._failures = 0  # early deaths and shortages, in a row
+        self._ready_at = 0.0  # time at which the worker was ready
+        self._has_finished = False  # the worker has finished a task
         self._due = 0.0  # time of the next attempt
 
     @property
@@ -76,10 +78,12 @@ class Place:
         """The worker is ready for tasks."""
         self._deaths = 0
         self.error = None
+        self._ready_at = time.monotonic()
+        self._has_finished = False
 
     def finished(self) -> None:
         """The worker has finished a task."""
-        self._failures = 0
+        self._has_finished = True
 
     def replace(self, *, had_task: bool) -> str:
         """Removes the dead worker from its place, and returns a description of its death."""
@@ -89,8 +93,9 @@ class Place:
         end = f"{worker.name} died {describe_exit(code)}"
         if self.leaving:
             return end
-        if worker.ready and had_task:
-            self._due = 0.0
+        lived = time.monotonic() - self._ready_at > _LONGEST_PAUSE
+        if worker.ready and (had_task or self._has_finished or lived):
+            self._failures, self._due = 0, 0.0
         elif worker.ready:
             self._put_off()
         elif ended_for_shortage(code):

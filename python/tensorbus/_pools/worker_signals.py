@@ -19,7 +19,8 @@ def leave_signals_to_the_pool() -> None:
     """
     signal.signal(signal.SIGINT, _ignore)
     signal.siginterrupt(signal.SIGINT, False)  # no call in C fails with EINTR
-    signal.signal(signal.SIGTERM, _end_with_the_pool)  # also in a call that waits for ever
+    # It interrupts calls in C: the handler must run although such a call may wait for ever.
+    signal.signal(signal.SIGTERM, _end_with_the_pool)
     os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_restore)
 
 
@@ -45,23 +46,31 @@ def _end_after_the_pool() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class _Masks(threading.local):
-    before: set[int] | set[signal.Signals]
-    """The blocked signals of a thread before it forks."""
+class _Forking(threading.local):
+    blocks: bool = False
+    """Whether this thread has blocked SIGTERM, which it had not blocked before it forks."""
 
 
-_masks = _Masks()
+_forking = _Forking()
 
 
 def _block() -> None:
-    _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+    # pthread_sigmask() runs handlers of other signals, which may raise, after it has set the mask.
+    was_blocked = signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    _forking.blocks = not was_blocked
+    if not was_blocked:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 
 
 def _unblock() -> None:
-    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before)
+    if _forking.blocks:
+        _forking.blocks = False
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def _restore() -> None:
-    if signal.getsignal(signal.SIGTERM) is _end_with_the_pool:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _unblock()
+    try:
+        if signal.getsignal(signal.SIGTERM) is _end_with_the_pool:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    finally:
+        _unblock()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensorbus._base.text import json_text
+from tensorbus._inspection.units import shown
 from tensorbus._up.events import (
     OWN_NAME,
     Event,
@@ -68,8 +69,7 @@ def _line(event: Event) -> LogLine:
     if isinstance(event, LogLine):
         return event
     subject = "" if isinstance(event, Notice) else f"{event.process}: "
-    text = "\\n".join(f"{subject}{event.text}".splitlines())  # names of topics may have any text
-    return LogLine(OWN_NAME, event.time_ns, text)
+    return LogLine(OWN_NAME, event.time_ns, shown(f"{subject}{event.text}"))
 
 
 class Output:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from tensorbus._up import graph, tree
 from tensorbus._up.control import Control
 from tensorbus._up.domain import DomainNames
 from tensorbus._up.events import Event, ExpectationChange, LogLine, Notice
 from tensorbus._up.health import Watched
-from tensorbus._up.monitor import Monitor, Watch
+from tensorbus._up.monitor import PERIOD, Monitor, Watch
 from tensorbus._up.program import Plan, Program
 from tensorbus._up.state import OVER, Machine, State
 from tensorbus._up.supervised import Supervised
@@ -79,11 +78,11 @@ class Supervisor:
             folder = self._domains[self._plan.domain].path
             on_ready(await self._control.open(folder, self._plan.name))
             monitors = [
-                asyncio.create_task(self._unless_it_fails("expectations", each.run()))
+                asyncio.create_task(self._watch_always("expectations", each.run))
                 for each in self._monitors()
             ]
             if self._watch:
-                watching = self._unless_it_fails("files", self._watch_files())
+                watching = self._watch_always("files", self._watch_files)
                 monitors.append(asyncio.create_task(watching))
             signal.pthread_sigmask(signal.SIG_UNBLOCK, list(signal.Signals))
             for each in self.processes.values():
@@ -215,12 +214,18 @@ class Supervisor:
         watcher = Watcher(self._plan.programs, start_again, self._notice, self._log_folder)
         await watcher.run()
 
-    async def _unless_it_fails(self, watched: str, work: Coroutine[Any, Any, None]) -> None:
-        """Does work without which the processes can go on. An error is reported at once."""
-        try:
-            await work
-        except Exception as error:
-            self._notice(f"{watched} are not watched any more: {error!r}")
+    async def _watch_always(self, watched: str, watch: Callable[[], Awaitable[None]]) -> None:
+        """Watches until it is cancelled, also after an error, for example without a thread left."""
+        last = ""
+        while True:
+            try:
+                return await watch()
+            except Exception as error:
+                why = f"{watched} cannot be watched now, it is tried again: {error!r}"
+            if why != last:
+                self._notice(why)
+            last = why
+            await asyncio.sleep(PERIOD)
 
     def _monitors(self) -> list[Monitor]:
         """A monitor for each domain with expectations."""

@@ -2,17 +2,25 @@
 
 #include <CLI/CLI.hpp>
 #include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
+#include <system_error>
 
 namespace tensorbus::cli {
 namespace {
 
 // Returns the number, or NaN if the text is none.
 double number_in(const std::string& text) {
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' ? std::nan("") : number;
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? number : std::nan("");
+}
+
+std::string without_spaces(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  return begin == std::string::npos ? ""
+                                    : text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
 std::string without_end(const std::string& text, const std::string& end) {
@@ -23,7 +31,8 @@ std::string without_end(const std::string& text, const std::string& end) {
 
 std::uint64_t bytes_in(const std::string& option, const std::string& text) {
   std::string number;
-  for (const char each : text) number += static_cast<char>(std::toupper(each));
+  for (const unsigned char each : without_spaces(text))
+    number += static_cast<char>(std::toupper(each));
   number = without_end(without_end(number, "IB"), "B");
   const std::string units = "KMGT";
   const std::size_t unit = number.empty() ? std::string::npos : units.find(number.back());
@@ -35,10 +44,10 @@ std::uint64_t bytes_in(const std::string& option, const std::string& text) {
 }
 
 std::chrono::nanoseconds seconds_in(const std::string& option, const std::string& text) {
-  const bool is_minutes = text.ends_with('m');
-  const bool has_unit = is_minutes || text.ends_with('s');
-  const double number = number_in(has_unit ? text.substr(0, text.size() - 1) : text);
-  const double seconds = number * (is_minutes ? 60 : 1);
+  std::string number = without_spaces(text);
+  const bool is_minutes = number.ends_with('m');
+  if (is_minutes || number.ends_with('s')) number.pop_back();
+  const double seconds = number_in(number) * (is_minutes ? 60 : 1);
   if (seconds > 0 && seconds <= 1e9)
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(seconds));

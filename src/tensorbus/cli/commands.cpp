@@ -19,7 +19,9 @@ CLI::Validator seconds_from(double least) {
 void Asking::add_to(CLI::App& command) {
   command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
       ->option_text("TEXT");
-  command.add_option("--timeout", timeout, "Seconds to wait for answers.  [default: 1.0; x>=0]")
+  const std::string limits =
+      "  [default: " + std::to_string(static_cast<int>(timeout)) + ".0; x>=0]";
+  command.add_option("--timeout", timeout, "Seconds to wait for answers." + limits)
       ->option_text("S")
       ->check(seconds_from(0));
   command.add_flag("--json", json, "Print JSON, one object on each line.");

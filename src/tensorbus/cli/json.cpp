@@ -19,8 +19,10 @@ void append_unit(std::string& text, unsigned unit) {  // of UTF-16
 
 }  // namespace
 
-void Record::print() {
-  cli::print(text_ + "}\n");
+void Record::add() const { cli::print(text_ + "}\n"); }
+
+void Record::print() const {
+  add();
   flush();
 }
 

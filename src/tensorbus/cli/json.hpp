@@ -40,8 +40,10 @@ class Record {
   Record& process(const ParticipantReport& process) {
     return field("process", process.process).field("pid", process.pid);
   }
-  // Adds the line to standard output, and writes that: the reader may be a program that waits.
-  void print();
+  // Adds the line to standard output.
+  void add() const;
+  // The same, and writes it: the reader may be a program that waits.
+  void print() const;
 
  private:
   // For list_fields().

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <clocale>
 #include <csignal>
 #include <exception>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/version.hpp>
 
@@ -45,6 +47,18 @@ bool is_other(const CLI::App& all, const std::string& name) {
   return !name.empty() && !name.starts_with('-') && all.get_subcommands(has_name).empty();
 }
 
+// Prints an error of one line or of several.
+void print_lines(std::string_view text) {
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  print_error(shown(text.substr(0, end)));
+  for (text.remove_prefix(end); !text.empty();) {
+    text.remove_prefix(1);
+    const std::size_t next = std::min(text.find('\n'), text.size());
+    print_line(shown(text.substr(0, next)));
+    text.remove_prefix(next);
+  }
+}
+
 int parse(CLI::App& all, int count, const char* const* arguments) {
   try {
     all.parse(count, arguments);
@@ -57,9 +71,17 @@ int parse(CLI::App& all, int count, const char* const* arguments) {
     print(out.str());
     flush();
     if (status == 0) return 0;
-    print_error(error.what());
+    print_error(shown(error.what()));
     return kUsage;
   }
+}
+
+// Not before another program is run: it would inherit an ignored SIGPIPE.
+void set_signals() {
+  std::signal(SIGPIPE, SIG_IGN);
+  // A shell may have had it ignored, for a command in the background.
+  if (std::signal(SIGINT, [](int) { _exit(kInterrupted); }) == SIG_IGN)
+    std::signal(SIGINT, SIG_IGN);
 }
 
 int run(int count, const char* const* arguments) {
@@ -67,15 +89,16 @@ int run(int count, const char* const* arguments) {
     CLI::App all(kAbout, "tensorbus");
     add_all(all);
     if (count > 1 && is_other(all, arguments[1])) run_other_program(arguments + 1);
+    set_signals();
     return parse(all, count, arguments);
   } catch (const Exit& end) {
     if (*end.what() != '\0') print_error(end.what());
     return end.status();
   } catch (const Error& error) {
-    print_error(shown(error.what()));
+    print_lines(error.what());
     return error.code() == Code::kInvalidArgument ? kUsage : kFailed;
   } catch (const std::exception& error) {  // no memory, for example
-    print_error(error.what());
+    print_lines(error.what());
     return kFailed;
   }
 }
@@ -87,7 +110,5 @@ int main(int count, const char* const* arguments) {
   using namespace tensorbus::cli;
   take_over_streams();
   std::setlocale(LC_CTYPE, "C.UTF-8");
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGINT, [](int) { _exit(kInterrupted); });
   return run(count, arguments);
 }

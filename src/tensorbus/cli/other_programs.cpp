@@ -5,10 +5,10 @@
 #include <array>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstddef>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/texts.hpp"
@@ -30,11 +30,16 @@ void run_other_program(const char* const* arguments) {
   const std::string name = arguments[0];
   const std::string program = "tensorbus-" + name;
   if (name.find('/') == std::string::npos) {
-    std::signal(SIGPIPE, SIG_DFL);
-    auto* const given = const_cast<char* const*>(arguments);
-    ::execv((own_folder() + program).c_str(), given);
-    if (errno == ENOENT) ::execvp(program.c_str(), given);
-    if (errno != ENOENT)
+    std::vector<char*> given{const_cast<char*>(program.c_str())};
+    for (const char* const* each = arguments + 1; *each != nullptr; ++each)
+      given.push_back(const_cast<char*>(*each));
+    given.push_back(nullptr);
+    const std::string folder = own_folder();
+    errno = ENOENT;
+    if (!folder.empty()) ::execv((folder + program).c_str(), given.data());
+    if (errno == ENOENT) ::execvp(program.c_str(), given.data());
+    // ENOTDIR: an entry of $PATH is a file.
+    if (errno != ENOENT && errno != ENOTDIR)
       throw Exit(kFailed, program + ": " + std::generic_category().message(errno));
   }
   throw Exit(kUsage, "there is no command '" + shown(name) + "', and no program " + shown(program) +

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tensorbus/listing.hpp>
 #include <thread>
 #include <utility>
@@ -19,7 +20,7 @@ namespace {
 
 struct RateOptions {
   Asking asking;
-  std::string topic;  // "": all
+  std::optional<std::string> topic;  // none: all
   double window = 1.0;
   int count = 0;  // 0: until Ctrl-C
 
@@ -48,7 +49,7 @@ using TopicRates = std::map<std::string, TopicRate>;
 // Returns the rates between two inspections. The time between two reports of a process is the
 // difference of its ages, because another process that does not reply delays an inspection.
 TopicRates rates_between(const Inspection& before, const Inspection& after,
-                         const std::string& topic) {
+                         const std::optional<std::string>& topic) {
   using Found = std::pair<const ParticipantReport*, const PublisherReport*>;
   std::map<std::pair<Id, std::uint32_t>, Found> first;
   for (const ParticipantReport& process : before.participants)
@@ -58,10 +59,13 @@ TopicRates rates_between(const Inspection& before, const Inspection& after,
   for (const ParticipantReport& process : after.participants)
     for (const PublisherReport& publisher : process.publishers) {
       const auto found = first.find({process.participant, publisher.number});
-      if (found == first.end() || (!topic.empty() && publisher.topic != topic)) continue;
+      if (found == first.end() || (topic && publisher.topic != *topic)) continue;
       const auto& [earlier, was] = found->second;
-      const auto age = std::max(process.age - earlier->age, std::chrono::nanoseconds(1));
-      const double seconds = std::chrono::duration<double>(age).count();
+      // At least 1 ns: a hostile process may report any age.
+      const auto age = [](const ParticipantReport& report) {
+        return std::chrono::duration<double>(report.age).count();
+      };
+      const double seconds = std::max(age(process) - age(*earlier), 1e-9);
       const auto per_second = [&](std::uint64_t now, std::uint64_t then) {
         return (static_cast<double>(now) - static_cast<double>(then)) / seconds;
       };
@@ -123,14 +127,13 @@ void print_bw(const TopicRates& rates) {
 
 void show(RateOptions& options, void (*print_table)(const TopicRates&)) {
   Inspection before = options.asking.inspect();
-  if (!options.topic.empty() && !is_published(before, options.topic))
-    require_publisher(options.topic, options.asking.domain);
+  if (options.topic && !is_published(before, *options.topic))
+    require_publisher(*options.topic, options.asking.domain);
   for (int i = 0; options.count == 0 || i < options.count; ++i) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.window));
     Inspection after = options.asking.inspect();
     const TopicRates rates = rates_between(before, after, options.topic);
-    if (rates.empty() && !options.topic.empty())
-      require_publisher(options.topic, options.asking.domain);
+    if (rates.empty() && options.topic) require_publisher(*options.topic, options.asking.domain);
     if (options.asking.json)
       print_rate_records(rates);
     else

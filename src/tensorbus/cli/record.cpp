@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/cli/amounts.hpp"
@@ -21,7 +22,7 @@ namespace {
 using std::chrono::steady_clock;
 
 struct RecordOptions {
-  std::vector<std::string> topics;
+  const CLI::App* parsed = nullptr;  // its extra words are the topics
   std::string output = "run.mcap";
   bool all = false;
   std::string regex;
@@ -29,9 +30,9 @@ struct RecordOptions {
   std::string buffer = "2G";
   double seconds = -1;  // less than 0: until a signal
   bool overwrite = false;
-  std::string split_size;
-  std::string split_duration;
-  std::string snapshot;
+  std::optional<std::string> split_size;
+  std::optional<std::string> split_duration;
+  std::optional<std::string> snapshot;
   std::vector<std::string> compress;
   std::string name = kRecorderName;
   std::string domain;
@@ -41,7 +42,9 @@ struct RecordOptions {
 };
 
 void RecordOptions::add_to(CLI::App& command) {
-  command.add_option("TOPICS", topics, "Names of topics.");
+  // The topics are what is left: CLI11 would take "[a,b]" in a list of its own for two names.
+  command.allow_extras();
+  parsed = &command;
   command
       .add_option("-o,--output", output,
                   "The MCAP file. {time} becomes the local time; missing folders are made then."
@@ -109,12 +112,20 @@ std::string with_time(std::string name) {
   return name;
 }
 
+std::vector<std::string> topics_of(const CLI::App& command) {
+  std::vector<std::string> words = command.remaining();
+  for (const std::string& word : words)
+    if (word.starts_with('-')) throw CLI::ExtrasError({word});
+  return words;
+}
+
 RecorderOptions recorder_options(const RecordOptions& options) {
-  if (options.topics.empty() && options.regex.empty() && !options.all)
+  std::vector<std::string> topics = topics_of(*options.parsed);
+  if (topics.empty() && options.regex.empty() && !options.all)
     throw CLI::ValidationError("TOPICS", "name topics, or give --all or --regex");
   const Compressions compressions = compressions_in(options.compress);
-  RecorderOptions made{.path = with_time(options.output),
-                       .topics = options.topics,
+  RecorderOptions made{.path = {},
+                       .topics = std::move(topics),
                        .all = options.all,
                        .pattern = options.regex,
                        .reliable = options.reliable,
@@ -123,10 +134,11 @@ RecorderOptions recorder_options(const RecordOptions& options) {
                        .compress = compressions.all,
                        .compress_topics = compressions.topics,
                        .domain = options.domain};
-  if (!options.split_size.empty()) made.split_bytes = bytes_in("--split-size", options.split_size);
-  if (!options.split_duration.empty())
-    made.split_time = seconds_in("--split-duration", options.split_duration);
-  if (!options.snapshot.empty()) made.snapshot_time = seconds_in("--snapshot", options.snapshot);
+  if (options.split_size) made.split_bytes = bytes_in("--split-size", *options.split_size);
+  if (options.split_duration)
+    made.split_time = seconds_in("--split-duration", *options.split_duration);
+  if (options.snapshot) made.snapshot_time = seconds_in("--snapshot", *options.snapshot);
+  made.path = with_time(options.output);  // the last step: it makes folders
   return made;
 }
 
@@ -150,7 +162,8 @@ void record(RecordOptions& options) {
 void add_record(CLI::App& all) {
   add_command(
       all, "record",
-      "Record topics to a file, from the memory in which they were published.\n\n"
+      "Record topics to a file, from the memory in which they were published: tensorbus record "
+      "[OPTIONS] [TOPIC]...\n\n"
       "Without --reliable, no publisher waits for the recorder; messages that arrive faster "
       "than the disk writes are lost, and counted. After SIGINT, SIGTERM or SIGHUP the "
       "recorder completes the file and ends. The file can be read even if the recorder is "

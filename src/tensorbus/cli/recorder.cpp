@@ -43,17 +43,24 @@ struct RecorderRequest {
   std::string name = kRecorderName;
   void add_to(CLI::App& command) {
     command.add_option("--name", name, "The --name of the recorder.")->option_text("NAME");
-    asking.add_to(command);
     asking.timeout = 60;  // the reply is sent when the snapshot is written
+    asking.add_to(command);
   }
 
   // Returns the reply of the only recorder of this name.
   Value ask(const char* what) const {
-    const auto found = tensorbus::inspect(asking.domain);
+    const std::chrono::duration<double> look(std::min(asking.timeout, 1.0));
+    const auto found = tensorbus::inspect(
+        asking.domain, std::chrono::duration_cast<std::chrono::nanoseconds>(look));
     std::size_t count = 0;
     for (const ParticipantReport& process : found.participants)
       count +=
           static_cast<std::size_t>(std::ranges::count(process.queues, name, &QueueReport::service));
+    for (const ParticipantReport& process : found.participants)
+      if (count == 0 && !process.error.empty())
+        throw Exit(kFailed, process_name(process) + ": " + shown(process.error) +
+                                ": it may be the `tensorbus record` with the name '" + shown(name) +
+                                "'");
     if (count == 0)
       throw Exit(kFailed, "no `tensorbus record` with the name '" + shown(name) + "' is running");
     if (count > 1)

@@ -32,8 +32,8 @@ Recorder recorder_of(const RecorderOptions& options) {
   }
 }
 
-void print_recorder_record(const std::string& file, const RecorderStats& stats) {
-  Record("recorder").field("file", file).fields(stats).print();
+Record recorder_record(const std::string& file, const RecorderStats& stats) {
+  return Record("recorder").field("file", file).fields(stats);
 }
 
 }  // namespace
@@ -94,22 +94,23 @@ void RunningRecorder::finish() {
   end_snapshots();
   const RecorderStats stats = recorder_.stats();
   if (json_)
-    print_recorder_record(path_, stats);
+    recorder_record(path_, stats).add();
   else
     print(std::to_string(stats.messages) + " messages of " + std::to_string(stats.topics) +
           " topics, " + bytes_text(static_cast<double>(stats.bytes)) + ", " +
           std::to_string(stats.lost) + " lost: " + shown(path_) + '\n');
-  flush();
   if (stats.unwritable != 0)
     print_error(std::to_string(stats.unwritable) + " lost messages have tensors on a GPU");
-  if (!failure.empty()) throw Exit(kFailed, shown(failure));
+  if (!failure.empty()) print_error(shown(failure));
+  flush();  // the last step: perhaps nobody reads it
+  if (!failure.empty()) throw Exit(kFailed);
 }
 
 void RunningRecorder::serve() {
   Outcome outcome = Outcome::kDone;
   while (!stops_ && outcome != Outcome::kClosed) try {
       outcome = service_.serve(kPoll, [this] { return stops_.load(); });
-    } catch (const Error&) {  // no memory for a request: it is tried again
+    } catch (const std::exception&) {  // no memory for a request: it is tried again
       std::this_thread::sleep_for(kPoll);
     }
 }
@@ -148,11 +149,11 @@ void RunningRecorder::ask_for_snapshot() {
 void RunningRecorder::print_snapshot() {
   try {
     const std::string file = snapshot();
-    if (json_) return print_recorder_record(file, recorder_.stats());
+    if (json_) return recorder_record(file, recorder_.stats()).print();
     print(shown(file) + '\n');
     flush();
   } catch (const std::exception& error) {
-    print_error(shown(error.what()));
+    if (*error.what() != '\0') print_error(shown(error.what()));
   }
 }
 

@@ -169,6 +169,11 @@ def test_a_process_that_does_not_reply_is_named_once(
         ("topic info", 2),
         ("record --all -o RUN/run.mcap --seconds nan", 2),
         ("record --all -o RUN/run.mcap --split-size 0", 2),
+        ("record --all -o RUN/run.mcap --split-size=", 2),
+        ("record --all -o RUN/run.mcap --snapshot=", 2),
+        ("record --all -o RUN/run.mcap --buffer 0x10", 2),
+        ("record --all -o RUN/run.mcap --nothing", 2),
+        ("record --all -o RUN/{time}/run.mcap --buffer x", 2),
         ("record --all -o RUN/run.mcap --split-duration 1h", 2),
         ("record --all -o RUN/run.mcap --compress gzip", 2),
         ("record a -o RUN/run.mcap --compress zstd --compress a=lz4", 2),
@@ -202,6 +207,7 @@ def test_the_exit_status_tells(
         assert done.out
         assert done.err == ""
     else:
+        assert [*tmp_path.glob("2*")] == []  # no folder for a recording
         assert done.out == ""
         assert done.err.startswith("tensorbus: ")
         assert done.err.count("\n") == 1
@@ -239,11 +245,56 @@ def test_ctrl_c_ends_it_with_status_130() -> None:
         assert running.wait(PATIENCE) == 130
 
 
+@pytest.mark.usefixtures("native")
+def test_an_interrupt_that_a_shell_had_ignored_stays_ignored() -> None:
+    with tb.Publisher("image"):
+        words = ("topic", "hz", "--window", "0.01", "--count", "20")
+        shell = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", str(PROGRAM), *words]
+        running = subprocess.Popen(shell, text=True, stdout=PIPE)
+        assert running.stdout
+        assert running.stdout.readline().startswith("TOPIC")
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=PATIENCE)
+        assert running.returncode == 0
+
+
+def test_names_are_taken_as_they_are(native: Tensorbus, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.mcap")
+    done = native("record", "[a,b]", "c//d", "--reliable", "e", "--seconds", "0", "-o", path)
+    assert done.out.startswith("0 messages of 3 topics, "), done
+    wrong = native("topic", "list", "a\nb\x1b[31m")
+    assert (wrong.status, wrong.err.count("\n")) == (2, 1)
+    assert "\x1b" not in wrong.err
+    assert native("topic", "hz", "", "--count", "1").status == 1
+
+
+def test_a_recorder_that_does_not_reply_is_not_said_to_be_missing(
+    native: Tensorbus, tmp_path: Path
+) -> None:
+    record = start("record", "--all", "-o", str(tmp_path / "run.mcap"), stderr=PIPE)
+    assert record.stderr
+    assert record.stderr.readline().startswith("recording to ")
+    try:
+        assert native("recorder", "status").status == 0
+        record.send_signal(signal.SIGSTOP)
+        eventually(lambda: state(record.pid) == "T")
+        silent = native("recorder", "status", "--timeout", "0.1")
+    finally:
+        record.send_signal(signal.SIGCONT)
+        record.terminate()
+        record.communicate(timeout=PATIENCE)
+    assert silent.status == 1
+    assert f"({record.pid})" in silent.err
+    assert "is running" not in silent.err
+    assert record.returncode == 0
+
+
 def test_other_commands_are_programs_of_their_own(
     native: Tensorbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = tmp_path / "tensorbus-look"
     script.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+    monkeypatch.setenv("PATH", str(script), prepend=os.pathsep)  # no folder
     assert native("look").status == 2
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     script.chmod(0o755)

@@ -444,8 +444,8 @@ def test_workers_that_die_without_an_item_are_replaced_after_longer_and_longer_p
         for number in range(1, 5):
             kill_idle(number)
         pool.map([0])
-        assert only._failures == 0
         monkeypatch.setattr(place, "_FIRST_PAUSE", 1000.0)
+        kill_idle(0)  # it has finished an item: another one comes at once
         kill_idle(1)
         assert (only.pause or 0) > 900
         pool.terminate()
@@ -504,6 +504,34 @@ if __name__ == "__main__":
     with tb.WorkerPool(forks, workers=1, context=sys.argv[1]) as pool:
         print(pool.submit(0).result())
 """
+
+
+def test_a_handler_that_raises_during_a_fork_leaves_no_signal_blocked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As that of an alarm; `pthread_sigmask` runs handlers when it has set the mask."""
+    from tensorbus._pools import worker_signals
+
+    set_mask = signal.pthread_sigmask
+
+    def interrupted(how: int, which: Any) -> Any:
+        set_mask(how, which)
+        raise TimeoutError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "pthread_sigmask", interrupted)
+        with pytest.raises(TimeoutError):
+            worker_signals._block()
+    worker_signals._unblock()
+    assert signal.SIGTERM not in set_mask(signal.SIG_BLOCK, [])
+    with monkeypatch.context() as patch:
+        calls = iter([set_mask, interrupted])
+        patch.setattr(signal, "pthread_sigmask", lambda *given: next(calls)(*given))
+        with pytest.raises(TimeoutError):
+            worker_signals._block()
+        assert signal.SIGTERM in set_mask(signal.SIG_BLOCK, [])
+    worker_signals._unblock()
+    assert signal.SIGTERM not in set_mask(signal.SIG_BLOCK, [])
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -26,7 +26,7 @@ def test_plain_lines_have_names_of_one_width() -> None:
     assert text(LINE) == "camera | hello\n"
     assert text(LogLine("a", 1, "x")) == "a      | x\n"
     assert text(Notice(1, "ends")) == "up     | ends\n"
-    assert text(Notice(1, "waits for a\nb")) == "up     | waits for a\\nb\n"
+    assert text(Notice(1, "waits for a\nb")) == "up     | waits for a?b\n"
     change = StateChange("a", 1, "backing off", 0, 2, "exit 1")
     assert text(change) == "up     | a: backing off: exit 1\n"
 

@@ -17,7 +17,7 @@ from support.harness import PATIENCE, eventually
 from support.pipelines import Up, alive, environment_has
 from tensorbus._up.client import ask, find
 from tensorbus._up.control import Request
-from tensorbus._up.events import Event
+from tensorbus._up.events import Event, Notice
 from tensorbus._up.schema import load
 from tensorbus._up.supervisor import Supervisor
 
@@ -476,15 +476,23 @@ signal.pause()
     assert pipeline.printed("a")[-1] == "saved"
 
 
-def test_what_watches_in_the_background_does_not_fail_in_silence(
-    write: Callable[..., Path],
+def test_what_watches_goes_on_after_an_error_that_is_reported_once(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tensorbus._up.supervisor.PERIOD", 0)
     events: list[Event] = []
     supervisor = Supervisor(load(write('[process.a]\nrun = "true"')), events.append)
+    times = 0
 
-    async def fails() -> None:
-        raise OSError("no watches are left")
+    async def fails_twice() -> None:
+        nonlocal times
+        times += 1
+        if times < 3:
+            raise RuntimeError("can't start new thread")
 
-    asyncio.run(supervisor._unless_it_fails("files", fails()))
+    asyncio.run(supervisor._watch_always("expectations", fails_twice))
+    assert times == 3
     [notice] = events
-    assert notice.text == "files are not watched any more: OSError('no watches are left')"
+    assert isinstance(notice, Notice)
+    assert "expectations cannot be watched now, it is tried again" in notice.text
+    assert "can't start new thread" in notice.text

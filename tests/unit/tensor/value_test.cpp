@@ -100,6 +100,8 @@ TEST(Value, puts_no_more_of_a_senders_texts_into_an_error_than_fits) {
   const std::string shown = internal::what_is(Value::Extension{3, record.encode()});
   EXPECT_EQ(shown,
             "a message of type " + std::string(50, 'n') + "?" + std::string(49, 'x') + "...");
+  EXPECT_EQ(internal::shortened(std::string(99, 'x') + "é"), std::string(99, 'x') + "...");
+  EXPECT_EQ(internal::shortened(std::string(98, 'x') + "é"), std::string(98, 'x') + "é");
   Value::Map many;
   for (int i = 0; i < 10'000; ++i) many.emplace_back("field " + std::to_string(i), i);
   const std::string missing = message_of([&] { (void)Value(many).at("other"); });
