@@ -1,6 +1,7 @@
 # The command `tensorbus`, over the public headers.
 
-file(GLOB command_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/cli/*.cpp")
+file(GLOB command_sources CONFIGURE_DEPENDS "${TENSORBUS_SOURCE_DIR}/cli/*.cpp"
+     "${TENSORBUS_SOURCE_DIR}/cli/*/*.cpp")
 add_executable(tensorbus_command ${command_sources})
 target_link_libraries(tensorbus_command PRIVATE tensorbus_inside CLI11::CLI11 tensorbus_warnings)
 set_target_properties(tensorbus_command PROPERTIES

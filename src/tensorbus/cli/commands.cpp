@@ -5,6 +5,13 @@
 
 namespace tensorbus::cli {
 
+std::vector<std::string> words_of(const CLI::App& command) {
+  std::vector<std::string> words = command.remaining();
+  for (const std::string& word : words)
+    if (word.starts_with('-')) throw CLI::ExtrasError({word});
+  return words;
+}
+
 CLI::Validator seconds_from(double least) {
   return CLI::Validator(
       [least](const std::string& text) -> std::string {
@@ -28,9 +35,7 @@ void Asking::add_to(CLI::App& command) {
 }
 
 Inspection Asking::inspect() {
-  const std::chrono::duration<double> limit(timeout);
-  Inspection found =
-      tensorbus::inspect(domain, std::chrono::duration_cast<std::chrono::nanoseconds>(limit));
+  Inspection found = tensorbus::inspect(domain, limit());
   for (const ParticipantReport& process : found.participants)
     if (!process.error.empty() && named_.insert(process.participant).second)
       print_error(process_name(process) + ": " + shown(process.error));

@@ -8,6 +8,7 @@
 #include <string>
 #include <tensorbus/inspection.hpp>
 #include <tensorbus/participant.hpp>
+#include <vector>
 
 // The commands. Each function adds one, or a group of them, to the command line.
 namespace tensorbus::cli {
@@ -16,10 +17,13 @@ void add_topic(CLI::App& all);
 void add_node(CLI::App& all);
 void add_queue(CLI::App& all);
 void add_service(CLI::App& all);
+void add_param(CLI::App& all);
 void add_memory(CLI::App& all);
 void add_inspect(CLI::App& all);
 void add_record(CLI::App& all);
 void add_recorder(CLI::App& all);
+void add_play(CLI::App& all);
+void add_player(CLI::App& all);
 void add_recording(CLI::App& all);
 
 // The options of commands that ask processes.
@@ -29,12 +33,20 @@ struct Asking {
   bool json = false;
 
   void add_to(CLI::App& command);
+  std::chrono::nanoseconds limit() const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(timeout));
+  }
   // Inspects the domain. Processes that do not reply are named on standard error, each once.
   Inspection inspect();
 
  private:
   std::set<Id> named_;
 };
+
+// Returns the words that are no options, of a command with allow_extras(). Throws CLI::ExtrasError
+// for an unknown option.
+std::vector<std::string> words_of(const CLI::App& command);
 
 // Returns a check of an option in seconds.
 CLI::Validator seconds_from(double least);

@@ -1,12 +1,12 @@
 #include "tensorbus/cli/json.hpp"
 
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/utf8.hpp"
+#include "tensorbus/cli/values/value_text.hpp"
 
 namespace tensorbus::cli {
 namespace {
@@ -26,44 +26,35 @@ void Record::print() const {
   flush();
 }
 
-// In ASCII. A byte that is not UTF-8 is written as the escape of a lone surrogate, which JSON does
-// not have.
-void Record::put(std::string_view text) {
-  text_ += '"';
+std::string json_text(std::string_view text) {
+  std::string made = "\"";
   while (!text.empty()) {
     const Character character = first_character(text);
     const char32_t code = character.code;
     text.remove_prefix(character.bytes.size());
     if (!character.valid) {
-      text_ += '\\';
-      append_unit(text_, 0xdc00U + static_cast<unsigned>(code));
+      made += '\\';
+      append_unit(made, 0xdc00U + static_cast<unsigned>(code));
     } else if (code == '"' || code == '\\') {
-      text_.append("\\").append(character.bytes);
-    } else if (code == '\n') {
-      text_ += "\\n";
+      made.append("\\").append(character.bytes);
+    } else if (const std::size_t at = std::string_view("\b\f\n\r\t").find(static_cast<char>(code));
+               code < 0x20 && at != std::string_view::npos) {
+      made.append("\\").append(1, "bfnrt"[at]);
     } else if (code >= 0x20 && code < 0x7f) {
-      text_ += character.bytes;
+      made += character.bytes;
     } else if (code < 0x10000) {
-      append_unit(text_, static_cast<unsigned>(code));
+      append_unit(made, static_cast<unsigned>(code));
     } else {
-      append_unit(text_, 0xd800U + static_cast<unsigned>((code - 0x10000) >> 10U));
-      append_unit(text_, 0xdc00U + static_cast<unsigned>((code - 0x10000) & 0x3ffU));
+      append_unit(made, 0xd800U + static_cast<unsigned>((code - 0x10000) >> 10U));
+      append_unit(made, 0xdc00U + static_cast<unsigned>((code - 0x10000) & 0x3ffU));
     }
   }
-  text_ += '"';
+  return made + '"';
 }
 
-// The shortest text that gives the same number, with a point or an exponent.
-void Record::put(double number) {
-  if (!std::isfinite(number))
-    return put(std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity");
-  std::array<char, 400> digits{};
-  const double size = std::abs(number);
-  const bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
-  const auto format = is_plain ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, format);
-  const std::string_view text(digits.data(), static_cast<std::size_t>(end.ptr - digits.data()));
-  text_.append(text).append(text.find_first_of(".e") == std::string_view::npos ? ".0" : "");
+std::string json_text(double number) {
+  if (std::isfinite(number)) return number_text(number);
+  return std::isnan(number) ? "\"NaN\"" : number > 0 ? "\"Infinity\"" : "\"-Infinity\"";
 }
 
 void Record::put(Access access) {

@@ -16,6 +16,11 @@
 
 namespace tensorbus::cli {
 
+// Values as JSON, in ASCII. A byte that is not UTF-8 is the escape of a lone surrogate, which JSON
+// does not have; NaN and infinities are texts.
+std::string json_text(std::string_view text);
+std::string json_text(double number);
+
 // One line of JSON: an object with a kind, as docs/reference/command_line.md lists them.
 //
 //   Record("rate").field("topic", name).field("hz", 30.0).print();
@@ -28,6 +33,13 @@ class Record {
     put(name);
     text_ += ": ";
     put(value);
+    return *this;
+  }
+  // A field whose value is JSON.
+  Record& json(std::string_view name, std::string_view value) {
+    text_ += ", ";
+    put(name);
+    text_.append(": ").append(value);
     return *this;
   }
   // The fields of a report without those of these names.
@@ -97,10 +109,10 @@ class Record {
     }
     text_ += '}';
   }
-  void put(std::string_view text);
+  void put(std::string_view text) { text_ += json_text(text); }
   void put(const std::string& text) { put(std::string_view(text)); }
   void put(const char* text) { put(std::string_view(text)); }
-  void put(double number);
+  void put(double number) { text_ += json_text(number); }
   void put(bool flag) { text_ += flag ? "true" : "false"; }
   void put(std::integral auto number) { text_ += std::to_string(number); }
   void put(std::chrono::nanoseconds time) { put(time.count()); }

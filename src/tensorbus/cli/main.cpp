@@ -35,10 +35,13 @@ void add_all(CLI::App& all) {
   add_node(all);
   add_queue(all);
   add_service(all);
+  add_param(all);
   add_memory(all);
   add_inspect(all);
   add_record(all);
   add_recorder(all);
+  add_play(all);
+  add_player(all);
   add_recording(all);
 }
 

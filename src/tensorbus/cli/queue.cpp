@@ -1,29 +1,13 @@
-#include <algorithm>
 #include <string>
-#include <tuple>
-#include <utility>
-#include <vector>
 
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/served_queues.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
 namespace {
-
-using ServedQueue = std::pair<const ParticipantReport*, const QueueReport*>;
-
-// Returns all queues by name, each with the process of its server.
-std::vector<ServedQueue> queues_of(const Inspection& inspection) {
-  std::vector<ServedQueue> found;
-  for (const ParticipantReport& process : inspection.participants)
-    for (const QueueReport& queue : process.queues) found.emplace_back(&process, &queue);
-  std::ranges::sort(found, {}, [](const ServedQueue& each) {
-    return std::tuple(each.second->name, each.first->pid, each.second->number);
-  });
-  return found;
-}
 
 void print_queue_record(const ParticipantReport& process, const QueueReport& queue) {
   using namespace std::string_view_literals;
@@ -92,33 +76,7 @@ void show_queue(QueueOptions& options) {
   if (!is_there) throw Exit(kFailed, "there is no queue '" + shown(options.queue) + "'");
 }
 
-// The requests of a service are the items of a queue.
-void list_services(Asking& asking) {
-  using namespace std::string_view_literals;
-  const Inspection inspection = asking.inspect();
-  Table table{"SERVICE", ">WAITING", ">CLIENTS", "PROCESS", "MACHINE"};
-  for (const auto& [process, queue] : queues_of(inspection)) {
-    if (queue->service.empty()) continue;
-    if (asking.json)
-      Record("service")
-          .field("service", queue->service)
-          .process(*process)
-          .fields(*queue, "name"sv, "service"sv)
-          .print();
-    table.add({queue->service, std::to_string(queue->stats.items),
-               std::to_string(queue->clients.size()), process_name(*process), queue->machine});
-  }
-  if (!asking.json) table.print();
-}
-
 }  // namespace
-
-void add_service(CLI::App& all) {
-  CLI::App& group = *all.add_subcommand("service", "Services: list them.");
-  group.require_subcommand(1);
-  add_command(group, "list", "List the services, once for each process that offers them.",
-              list_services);
-}
 
 void add_queue(CLI::App& all) {
   CLI::App& group = *all.add_subcommand(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 from importlib.util import find_spec
 
 import pytest
 
-from support.harness import PATIENCE
-from support.repository import BUILT
-from support.screens.commands import Done, Tensorbus
+from support.screens.commands import Done, Tensorbus, command_in, runner
 from tensorbus._cli.command import main
 
 collect_ignore_glob = [] if find_spec("typer") else ["*"]
@@ -31,17 +28,7 @@ def tensorbus(capsys: pytest.CaptureFixture[str]) -> Tensorbus:
 @pytest.fixture
 def native() -> Tensorbus:
     """Runs the command that is written in C++."""
-    program = BUILT / "tensorbus"
-    if not program.exists():
-        pytest.skip("the command in C++ was not built: CLI11 is not installed")
-
-    def run(*arguments: str) -> Done:
-        done = subprocess.run(
-            [program, *arguments], capture_output=True, text=True, timeout=PATIENCE
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    return run
+    return runner(command_in("native"))
 
 
 @pytest.fixture(params=["tensorbus", "native"])

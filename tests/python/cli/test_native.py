@@ -79,7 +79,9 @@ def steady(value: Any) -> Any:
 
 
 def without_times(text: str) -> str:
-    return re.sub(r" *\d+(\.\d)? (m?s|min \d+ s)\b", " TIME", text)
+    """Without ages, and the width of their columns."""
+    text = re.sub(r" *\d+(\.\d)? (m?s|min \d+ s)\b", " TIME", text)
+    return re.sub(r" +(?=AGE|OLDEST)", " ", text)
 
 
 @pytest.mark.usefixtures("world")

@@ -45,23 +45,23 @@ def test_nodes(either: Tensorbus) -> None:
     assert "publishes: image\nsubscribes: speed\n" in text
 
 
-def test_parameters(tensorbus: Tensorbus) -> None:
+def test_parameters(either: Tensorbus) -> None:
     with camera() as node:
-        assert tensorbus("param", "get", "camera", "rate").out == "30.0\n"
-        assert tensorbus("param", "set", "camera", "rate", "10").out == "10.0\n"
+        assert either("param", "get", "camera", "rate").out == "30.0\n"
+        assert either("param", "set", "camera", "rate", "10").out == "10.0\n"
         assert node.parameters["rate"].value == 10.0
-        refused = tensorbus("param", "set", "camera", "rate", "fast")
+        refused = either("param", "set", "camera", "rate", "fast")
         assert (refused.status, refused.out) == (1, "")
         assert refused.err == "tensorbus: rate=fast: expected float\n"
-        assert tensorbus("param", "get", "camera", "gain").status == 1
-        listed = tensorbus("param", "list").lines
+        assert either("param", "get", "camera", "gain").status == 1
+        listed = either("param", "list").lines
         assert listed[1][:6] == ["camera", "rate", "10.0", "30.0", "service", "yes"]
-        row = tensorbus("param", "list", "--json").row
+        row = either("param", "list", "--json").row
         assert (row["node"], row["parameter"], row["value"]) == ("camera", "rate", 10.0)
 
 
 def test_all_nodes_are_asked_for_their_parameters_at_once(
-    elsewhere: Elsewhere, tensorbus: Tensorbus
+    elsewhere: Elsewhere, either: Tensorbus
 ) -> None:
     def run(name: str) -> None:
         node = tb.Node(name)
@@ -79,7 +79,7 @@ def test_all_nodes_are_asked_for_their_parameters_at_once(
         each.stop()
     with camera():
         begin = time.monotonic()
-        done = tensorbus("param", "list", "--json", "--timeout", str(limit))
+        done = either("param", "list", "--json", "--timeout", str(limit))
         took = time.monotonic() - begin
     assert [row["node"] for row in done.rows] == ["camera"]
     assert done.err.count("no answer in 1 s") == 3
@@ -88,7 +88,7 @@ def test_all_nodes_are_asked_for_their_parameters_at_once(
         each.kill()
 
 
-def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: Tensorbus) -> None:
+def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(either: Tensorbus) -> None:
     asked: list[object] = []
     with camera() as node:
         node.create_service("own/parameters", callback=asked.append, mode="sync")
@@ -96,8 +96,8 @@ def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: 
             other.create_service("other/parameters", callback=lambda request: [7], mode="sync")
             thread = threading.Thread(target=other.spin)
             thread.start()
-            done = tensorbus("param", "list", "--json", "--timeout", str(PATIENCE))
-            one = tensorbus("param", "get", "other", "rate", "--timeout", str(PATIENCE))
+            done = either("param", "list", "--json", "--timeout", str(PATIENCE))
+            one = either("param", "get", "other", "rate", "--timeout", str(PATIENCE))
             other.stop()
             thread.join()
     assert asked == []
@@ -107,21 +107,21 @@ def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: 
     assert (one.status, one.err) == (1, f"tensorbus: {why}\n")
 
 
-def test_parameters_of_two_nodes_of_one_name_are_not_guessed(tensorbus: Tensorbus) -> None:
+def test_parameters_of_two_nodes_of_one_name_are_not_guessed(either: Tensorbus) -> None:
     with camera(), camera():
-        done = tensorbus("param", "set", "camera", "rate", "1")
+        done = either("param", "set", "camera", "rate", "1")
     assert (done.status, done.out) == (1, "")
     assert "2 nodes have the name 'camera'" in done.err
 
 
-def test_services(tensorbus: Tensorbus) -> None:
+def test_services(either: Tensorbus) -> None:
     with camera():
-        services = {row["service"]: row for row in tensorbus("service", "list", "--json").rows}
-        table = {line[0] for line in tensorbus("service", "list").lines}
-        assert tensorbus("service", "call", "sum", "[1, 2, 3]").out == "6\n"
-        reply = tensorbus("service", "call", "sum", "[1, 2]", "--json").row
+        services = {row["service"]: row for row in either("service", "list", "--json").rows}
+        table = {line[0] for line in either("service", "list").lines}
+        assert either("service", "call", "sum", "[1, 2, 3]").out == "6\n"
+        reply = either("service", "call", "sum", "[1, 2]", "--json").row
         assert (reply["service"], reply["data"]) == ("sum", 3)
-        failed = tensorbus("service", "call", "sum", "7")
+        failed = either("service", "call", "sum", "7")
     assert set(services) == table - {"SERVICE"} == {"camera/parameters", "sum"}
     assert services["sum"]["pid"] == os.getpid()
     assert (failed.status, failed.out) == (1, "")

@@ -151,14 +151,14 @@ def test_rates_are_shown_for_one_topic_or_all(command: str, either: Tensorbus) -
 ECHO = ("topic", "echo", "topic", "--count", "1")
 
 
-def test_echo_shows_a_message(tensorbus: Tensorbus) -> None:
+def test_echo_shows_a_message(either: Tensorbus) -> None:
     np = pytest.importorskip("numpy", reason="NumPy is not installed")
     values = np.array([[1.0, np.nan], [3.0, 4.0]], np.float32)
     message = {"id": 7, "name": "a\x1bb", "data": values, "inner": {"flags": [True, None]}}
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish(message)
-        head, *lines, end = tensorbus(*ECHO).out.splitlines()
-        found = tensorbus(*ECHO, "--json").row
+        head, *lines, end = either(*ECHO).out.splitlines()
+        found = either(*ECHO, "--json").row
     assert head.startswith("topic #0, ")
     assert lines == [
         "id: 7",
@@ -181,12 +181,12 @@ def test_echo_shows_a_message(tensorbus: Tensorbus) -> None:
     assert found["data"]["inner"] == {"flags": [True, None]}
 
 
-def test_echo_writes_tables(tensorbus: Tensorbus) -> None:
+def test_echo_writes_tables(either: Tensorbus) -> None:
     np = pytest.importorskip("numpy", reason="NumPy is not installed")
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish({"pose": [1.5, 2.0], "v": np.arange(2), "image": np.arange(100)})
-        text = tensorbus(*ECHO, "--csv").out
-        position = tensorbus(*ECHO, "--csv", "--field", "pose.1").out
+        text = either(*ECHO, "--csv").out
+        position = either(*ECHO, "--csv", "--field", "pose.1").out
     (row,) = csv.DictReader(io.StringIO(text))
     del row["timestamp_ns"]
     assert row == {
@@ -203,12 +203,12 @@ def test_echo_writes_tables(tensorbus: Tensorbus) -> None:
     assert position.splitlines()[0] == "sequence,timestamp_ns,pose.1"
 
 
-def test_numbers_that_json_has_not_are_texts(tensorbus: Tensorbus) -> None:
+def test_numbers_that_json_has_not_are_texts(either: Tensorbus) -> None:
     np = pytest.importorskip("numpy", reason="NumPy is not installed")
     value = {"range": float("nan"), "all": [-np.inf, 0.5], "v": np.array([np.inf, np.nan])}
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish(value)
-        data = tensorbus(*ECHO, "--json").row["data"]
+        data = either(*ECHO, "--json").row["data"]
     assert (data["range"], data["all"]) == ("NaN", ["-Infinity", 0.5])
     assert (data["v"]["max"], data["v"]["first"]) == ("Infinity", ["Infinity", "NaN"])
 
@@ -226,30 +226,30 @@ def test_a_terminal_gets_no_escapes_from_another_process(
     assert "b?[3J" in out
 
 
-def test_echo_shows_a_field_of_a_typed_message(tensorbus: Tensorbus) -> None:
+def test_echo_shows_a_field_of_a_typed_message(either: Tensorbus) -> None:
     with tb.Publisher("topic", Speed, history=1) as publisher:
         publisher.publish(Speed(1.5, 3))
-        assert tensorbus(*ECHO, "--field", "v").lines[1:] == [["1.5"], ["---"]]
-        wrong = tensorbus(*ECHO, "--field", "w")
+        assert either(*ECHO, "--field", "v").lines[1:] == [["1.5"], ["---"]]
+        wrong = either(*ECHO, "--field", "w")
     assert (wrong.status, wrong.out) == (1, "")
     assert "has no field 'w'" in wrong.err
 
 
-def test_echo_draws_images(tensorbus: Tensorbus) -> None:
+def test_echo_draws_images(either: Tensorbus) -> None:
     np = pytest.importorskip("numpy", reason="NumPy is not installed")
     image = np.zeros((3, 2, 3), np.uint8)
     image[0, 0] = 10, 20, 30
     image[1, 0] = 40, 50, 60
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish(image)
-        drawn = tensorbus(*ECHO, "--image").out
-        assert "\x1b" not in tensorbus(*ECHO).out
+        drawn = either(*ECHO, "--image").out
+        assert "\x1b" not in either(*ECHO).out
     first, second = drawn.splitlines()[2:4]
     assert first.startswith("\x1b[38;2;10;20;30;48;2;40;50;60m▀")
     assert first.count("▀") == second.count("▀") == 2
     with tb.Publisher("topic", history=1) as publisher:
         publisher.publish({"image": image, "encoding": "bgr8"})
-        drawn = tensorbus(*ECHO, "--image").out
+        drawn = either(*ECHO, "--image").out
     assert "\x1b[38;2;30;20;10;48;2;60;50;40m▀" in drawn
 
 
@@ -336,9 +336,9 @@ def test_delays_are_not_those_of_samples_that_have_waited() -> None:
     assert counts_of(next(found)) == {"": 1}
 
 
-def test_delay_counts_what_comes(tensorbus: Tensorbus) -> None:
+def test_delay_counts_what_comes(either: Tensorbus) -> None:
     with tb.Publisher("topic") as publisher, publishing(publisher, 1):
-        found = tensorbus("topic", "delay", "topic", "--count", "1", "--json").row
+        found = either("topic", "delay", "topic", "--count", "1", "--json").row
     assert found["samples"] > 0
     assert 0 < found["min_ns"] <= found["mean_ns"] <= found["max_ns"]
     assert (found["machine"], found["clock_uncertainty_ns"]) == ("", 0)

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE
-from tensorbus._cli.command import main
+from support.harness import PATIENCE, eventually
+from support.screens.commands import LANGUAGES, Tensorbus, command_in, runner
 
 pytest.importorskip("typer")
 
-COMMAND = (sys.executable, "-m", "tensorbus")
 COUNT = 5
+Plays = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
 @pytest.fixture
@@ -38,24 +35,28 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-@contextmanager
-def playing(*arguments: object, stdin: int = subprocess.DEVNULL) -> Iterator[subprocess.Popen[str]]:
-    """`tensorbus play` with some arguments, which obeys."""
-    with subprocess.Popen(
-        [*COMMAND, "play", *map(str, arguments)],
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=stdin != subprocess.DEVNULL,
-    ) as process:
-        assert process.stderr
-        line = process.stderr.readline()
-        assert line.startswith("playing "), line + process.stderr.read()
-        try:
-            yield process
-        finally:
-            process.kill()
+@pytest.fixture
+def playing(command: tuple[str, ...]) -> Plays:
+    """Runs `tensorbus play` with some arguments, which obeys."""
+
+    @contextmanager
+    def run(*arguments: object) -> Iterator[subprocess.Popen[str]]:
+        with subprocess.Popen(
+            [*command, "play", *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            assert process.stderr
+            line = process.stderr.readline()
+            assert line.startswith("playing "), line + process.stderr.read()
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    return run
 
 
 def ended(process: subprocess.Popen[str]) -> str:
@@ -64,7 +65,7 @@ def ended(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def test_it_plays_to_the_end(path: Path) -> None:
+def test_it_plays_to_the_end(path: Path, playing: Plays) -> None:
     with (
         tb.Subscriber("number", depth=COUNT, timeout=PATIENCE) as numbers,
         playing(path, "--wait", PATIENCE) as process,
@@ -76,14 +77,14 @@ def test_it_plays_to_the_end(path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it_well(path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_it_well(path: Path, playing: Plays, number: signal.Signals) -> None:
     for options in (("--paused",), ("--wait", 10 * PATIENCE)):
         with playing(path, *options) as process:
             process.send_signal(number)
             assert ended(process).startswith("0 messages")
 
 
-def test_options_say_what_is_played(path: Path) -> None:
+def test_options_say_what_is_played(path: Path, playing: Plays) -> None:
     recording = tb.Recording(path)
     start = (recording.time_ns(1) - recording.start_ns) / 1e9
     end = (recording.time_ns(3) - recording.start_ns) / 1e9
@@ -98,42 +99,63 @@ def test_options_say_what_is_played(path: Path) -> None:
         assert ended(process).startswith("2 messages")
 
 
-def test_another_process_pauses_and_steps(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def said(*arguments: object) -> Any:
-        assert main(["player", *map(str, arguments), "--json", "--name", "mine"]) == 0
-        return json.loads(capsys.readouterr().out)
-
+def test_another_process_pauses_and_steps(path: Path, playing: Plays, tensorbus: Tensorbus) -> None:
     with (
         tb.Subscriber("number", timeout=PATIENCE) as numbers,
         playing(path, "--step", "--name", "mine") as process,
     ):
         assert numbers.wait_for_publishers(timeout=PATIENCE)
-        assert said("status")["paused"] is True
-        assert said("step", 2)["file"] == str(path)
+        mine = ("--json", "--name", "mine")
+        assert tensorbus("player", "status", *mine).row["paused"] is True
+        assert tensorbus("player", "step", 2, *mine).row["file"] == str(path)
         assert [numbers.receive().data for _ in range(2)] == [0, 1]
-        assert said("rate", 2)["rate"] == 2.0
-        assert said("pause")["messages"] == 2
-        assert main(["player", "status", "--name", "mine"]) == 0
-        assert "messages: 2 published, 3 left" in capsys.readouterr().out
-        main(["player", "resume", "--name", "mine"])  # it may have ended before it answers
+        assert tensorbus("player", "rate", 2, *mine).row["rate"] == 2.0
+        assert tensorbus("player", "pause", *mine).row["messages"] == 2
+        shown = tensorbus("player", "status", "--name", "mine")
+        assert shown.status == 0
+        assert "messages: 2 published, 3 left" in shown.out
+        tensorbus("player", "resume", "--name", "mine")  # it may have ended before it answers
         assert [numbers.receive().data for _ in range(3)] == [2, 3, 4]
         ended(process)
-    capsys.readouterr()
-    assert main(["player", "status", "--name", "mine"]) == 1
-    assert "no `tensorbus play` with the name 'mine' is running" in capsys.readouterr().err
+    gone = tensorbus("player", "status", "--name", "mine")
+    assert gone.status == 1
+    assert "no `tensorbus play` with the name 'mine' is running" in gone.err
 
 
-def test_two_of_a_name_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_of_a_name_are_told(path: Path, playing: Plays, tensorbus: Tensorbus) -> None:
     with playing(path, "--paused"), playing(path, "--paused"):
-        assert main(["player", "pause"]) == 1
-    assert "2 processes have the name 'player'" in capsys.readouterr().err
+        told = tensorbus("player", "pause")
+    assert told.status == 1
+    assert "2 processes have the name 'player'" in told.err
 
 
-def test_keys_do_the_same(path: Path) -> None:
+def published(command: Tensorbus) -> int:
+    return int(command("player", "status", "--json").row["messages"])
+
+
+def test_the_commands_of_both_languages_control_each_other(path: Path, playing: Plays) -> None:
+    python, native = (runner(command_in(language)) for language in LANGUAGES)
+    with playing(path, "--paused"):
+        rows = [command("player", "step", "--json").row for command in (python, native)]
+        assert [*rows[0]] == [*rows[1]]
+        eventually(lambda: published(python) == 2)
+        assert published(native) == 2
+
+
+def test_a_player_refuses_what_it_does_not_know(path: Path, playing: Plays) -> None:
+    requests = ({"do": "rewind"}, {"do": "rate", "rate": -1}, {"do": "step", "count": 0}, 7)
+    with playing(path, "--paused"), tb.Client("player", timeout=PATIENCE) as client:
+        for request in requests:
+            with pytest.raises(tb.ServiceError, match=r"expected|count|rate"):
+                client.call_sync(request)
+        assert client.call_sync({"do": "status"})["messages"] == 0
+
+
+def test_keys_do_the_same(path: Path, command: tuple[str, ...]) -> None:
     # The terminal of the command is this one, as of a shell.
     child, terminal = pty.fork()
     if child == 0:
-        os.execv(sys.executable, [*COMMAND, "play", str(path), "--paused"])
+        os.execv(command[0], [*command, "play", str(path), "--paused"])
     try:
         with tb.Subscriber("number", timeout=PATIENCE) as numbers:
             assert numbers.wait_for_publishers(timeout=PATIENCE)
@@ -152,19 +174,34 @@ def test_keys_do_the_same(path: Path) -> None:
             os.waitpid(child, 0)
 
 
-def test_mistakes_are_told(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, status, text in (
+@pytest.mark.parametrize(
+    ("arguments", "status", "text"),
+    [
         (("--remap", "number"), 2, "expected OLD:=NEW"),
-        (("--rate", "0"), 2, "rate=0.0: expected a number above 0"),
-        (("none",), 1, "no topic 'none'; its topics: "),
-    ):
-        assert main(["play", str(path), *arguments]) == status
-        assert text in " ".join(capsys.readouterr().err.replace("│", "").split())
-    assert main(["play", str(path.parent / "nowhere")]) == 1
-    assert "nowhere" in capsys.readouterr().err
+        (("--rate", "0"), 2, "expected a number above 0"),
+        (("--rate", "nan"), 2, "expected a number above 0"),
+        (("none",), 1, "no topic 'none'; its topics: 'number'"),
+        (("--clock", "number"), 2, "number"),
+        (("--name", ""), 2, "name"),
+    ],
+)
+def test_mistakes_are_told(
+    path: Path, tensorbus: Tensorbus, arguments: tuple[str, ...], status: int, text: str
+) -> None:
+    done = tensorbus("play", path, *arguments)
+    assert done.status == status
+    assert text in " ".join(done.err.replace("│", "").split())
 
 
-def test_damage_is_told(path: Path) -> None:
+def test_what_is_no_recording_is_told(path: Path, tensorbus: Tensorbus) -> None:
+    path.with_name("other").write_text("no recording")
+    for name in ("nowhere", "other"):
+        done = tensorbus("play", path.with_name(name))
+        assert done.status == 1
+        assert name in done.err
+
+
+def test_damage_is_told(path: Path, playing: Plays) -> None:
     data = bytearray(path.read_bytes())
     data[data.find(b"TBR1", data.find(b"TBR1") + 1)] ^= 1
     path.write_bytes(data)

@@ -7,11 +7,10 @@ import pty
 import select
 import shutil
 import signal
-import sys
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -69,6 +68,7 @@ class Shell:
 
 
 SHELLS = [("bash", "--norc", "--noprofile", "--noediting", "-i"), ("dash", "-i")]
+Played = Callable[..., AbstractContextManager[tb.Subscriber]]
 
 
 @pytest.fixture(params=SHELLS, ids=lambda command: command[0])
@@ -84,17 +84,22 @@ def shell(request: pytest.FixtureRequest) -> Iterator[Shell]:
         os.waitpid(shell.pid, 0)
 
 
-@contextmanager
-def played(shell: Shell, path: Path, end: str = "\n") -> Iterator[tb.Subscriber]:
-    """A paused player, as a job of the shell, that somebody has subscribed to."""
-    with tb.Subscriber("number", depth=COUNT, timeout=PATIENCE) as numbers:
-        shell.type(f"{sys.executable} -m tensorbus play {path} --paused{end}", PLAYING)
-        assert numbers.wait_for_publishers(timeout=PATIENCE)
-        try:
-            yield numbers
-        finally:
-            for pid in numbers_of_players():
-                os.kill(pid, signal.SIGKILL)
+@pytest.fixture
+def played(shell: Shell, path: Path, command: tuple[str, ...]) -> Played:
+    """Starts a paused player as a job of the shell; the test has subscribed."""
+
+    @contextmanager
+    def run(end: str = "\n") -> Iterator[tb.Subscriber]:
+        with tb.Subscriber("number", depth=COUNT, timeout=PATIENCE) as numbers:
+            shell.type(f"{' '.join(command)} play {path} --paused{end}", PLAYING)
+            assert numbers.wait_for_publishers(timeout=PATIENCE)
+            try:
+                yield numbers
+            finally:
+                for pid in numbers_of_players():
+                    os.kill(pid, signal.SIGKILL)
+
+    return run
 
 
 def numbers_of_players() -> list[int]:
@@ -106,8 +111,10 @@ def numbers_of_players() -> list[int]:
     ]
 
 
-def test_in_the_background_it_plays_to_its_end_whatever_is_typed(shell: Shell, path: Path) -> None:
-    with played(shell, path) as numbers:
+def test_in_the_background_it_plays_to_its_end_whatever_is_typed(
+    shell: Shell, played: Played
+) -> None:
+    with played() as numbers:
         shell.type("\x1a", "READY")
         shell.type("bg\n", "READY")
         shell.type("echo he''llo\n", "hello")
@@ -118,8 +125,8 @@ def test_in_the_background_it_plays_to_its_end_whatever_is_typed(shell: Shell, p
         assert shell.edits_lines
 
 
-def test_after_fg_the_keys_work_and_are_not_shown(shell: Shell, path: Path) -> None:
-    with played(shell, path) as numbers:
+def test_after_fg_the_keys_work_and_are_not_shown(shell: Shell, played: Played) -> None:
+    with played() as numbers:
         eventually(lambda: not shell.edits_lines)
         shell.type("\x1a", "READY")
         assert shell.edits_lines, "while it is stopped"
@@ -133,8 +140,8 @@ def test_after_fg_the_keys_work_and_are_not_shown(shell: Shell, path: Path) -> N
         assert shell.edits_lines
 
 
-def test_it_can_begin_in_the_background(shell: Shell, path: Path) -> None:
-    with played(shell, path, end=" &\n") as numbers:
+def test_it_can_begin_in_the_background(shell: Shell, played: Played) -> None:
+    with played(end=" &\n") as numbers:
         shell.type("echo he''llo\n", "hello")
         assert shell.edits_lines
         shell.type("fg\n", "play")
@@ -144,7 +151,9 @@ def test_it_can_begin_in_the_background(shell: Shell, path: Path) -> None:
         assert "1 messages, at most" in shell.type("q", "READY")
 
 
-def test_a_terminal_that_goes_ends_no_player_that_ignores_it(path: Path) -> None:
+def test_a_terminal_that_goes_ends_no_player_that_ignores_it(
+    path: Path, command: tuple[str, ...]
+) -> None:
     """As under nohup."""
     child, terminal = pty.fork()
     if child == 0:
@@ -152,7 +161,7 @@ def test_a_terminal_that_goes_ends_no_player_that_ignores_it(path: Path) -> None
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.dup2(null, 2)
-        os.execv(sys.executable, [sys.executable, "-m", "tensorbus", "play", str(path), "--paused"])
+        os.execv(command[0], [*command, "play", str(path), "--paused"])
     with tb.Subscriber("number", depth=COUNT, timeout=PATIENCE) as numbers:
         assert numbers.wait_for_publishers(timeout=PATIENCE)
         os.write(terminal, b"\n")

@@ -24,24 +24,12 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.mcap_files import read_mcap
-from support.repository import BUILT
 from tensorbus._cli.command import main
 
 pytest.importorskip("typer")
 
 COMMAND = (sys.executable, "-m", "tensorbus")
-NATIVE = BUILT / "tensorbus"
 Records = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
-
-
-@pytest.fixture(params=["python", "native"])
-def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The command of the Python package, and then the one in C++."""
-    if request.param == "python":
-        return COMMAND
-    if not NATIVE.exists():
-        pytest.skip("the command in C++ was not built: CLI11 is not installed")
-    return (str(NATIVE),)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, tell
 from support.mcap_files import read_mcap
-from support.repository import BUILT
+from support.screens.commands import LANGUAGES, Language, command_in
 from tensorbus._cli.command import main
 from tensorbus._cli.record import seconds_in
 
@@ -296,24 +296,14 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
         recorder.snapshot()
 
 
-def program(name: str) -> list[str]:
-    """The command of the Python package, or the one in C++."""
-    if name == "python":
-        pytest.importorskip("typer")
-        return [*COMMAND]
-    if not (BUILT / "tensorbus").exists():
-        pytest.skip("the command in C++ was not built: CLI11 is not installed")
-    return [str(BUILT / "tensorbus")]
-
-
-@pytest.mark.parametrize("asking", ["python", "native"])
-@pytest.mark.parametrize("recording", ["python", "native"])
+@pytest.mark.parametrize("asking", LANGUAGES)
+@pytest.mark.parametrize("recording", LANGUAGES)
 def test_a_command_and_a_signal_write_snapshots(
-    recording: str, asking: str, tmp_path: Path
+    recording: Language, asking: Language, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.mcap"
-    record = [*program(recording), "record", "topic", "--snapshot", "1000s", "--reliable"]
-    recorder = [*program(asking), "recorder"]
+    record = [*command_in(recording), "record", "topic", "--snapshot", "1000s", "--reliable"]
+    recorder = [*command_in(asking), "recorder"]
     with (
         tb.Publisher("topic", reliable=True) as publisher,
         subprocess.Popen(

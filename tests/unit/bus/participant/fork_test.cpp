@@ -170,7 +170,9 @@ TEST_F(Forked, a_shared_sample_can_be_written_in_the_child_and_stays_leased) {
 
 // But for two, by which the parent sees its end, and owners that of both.
 TEST_F(Forked, the_child_holds_none_of_the_parents_descriptors) {
-  EXPECT_TRUE(in_child([&] { return open_descriptors() < 10; })) << open_descriptors() << " here";
+  // A fork while a descriptor is on its way in another thread leaves that one open.
+  EXPECT_TRUE(eventually([&] { return in_child([&] { return open_descriptors() < 10; }); }))
+      << open_descriptors() << " here";
 }
 
 TEST_F(Forked, the_child_can_join_as_itself) {

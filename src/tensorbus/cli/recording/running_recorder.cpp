@@ -1,4 +1,4 @@
-#include "tensorbus/cli/running_recorder.hpp"
+#include "tensorbus/cli/recording/running_recorder.hpp"
 
 #include <algorithm>
 #include <csignal>
@@ -10,7 +10,7 @@
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
-#include "tensorbus/cli/recorder_replies.hpp"
+#include "tensorbus/cli/replies.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -38,39 +38,20 @@ Record recorder_record(const std::string& file, const RecorderStats& stats) {
 
 }  // namespace
 
-RecorderSignals::RecorderSignals() {
-  sigemptyset(&all_);
-  for (const int number : {SIGINT, SIGTERM, SIGUSR1}) sigaddset(&all_, number);
-  struct sigaction before{};
-  ::sigaction(SIGHUP, nullptr, &before);
-  if (before.sa_handler != SIG_IGN) sigaddset(&all_, SIGHUP);  // nohup has it ignored
-  ::pthread_sigmask(SIG_BLOCK, &all_, nullptr);
-}
-
-int RecorderSignals::next(steady_clock::duration timeout) const {
-  const auto left = std::max(timeout, steady_clock::duration::zero());
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
-  const timespec limit{seconds.count(), (left - seconds) / std::chrono::nanoseconds(1)};
-  return std::max(::sigtimedwait(&all_, nullptr, &limit), 0);
-}
-
 RunningRecorder::RunningRecorder(const std::string& name, const RecorderOptions& options, bool json)
     : json_(json),
       participant_(participant_of(options.domain)),
       node_(name, participant_),
       path_(options.path),
       recorder_(recorder_of(options)),
-      service_(
-          name, [this](const Content& request) { return reply_to(request); }, participant_),
-      serving_([this] { serve(); }) {}
+      service_(name, [this](const Content& request) { return reply_to(request); }, participant_) {}
 
 RunningRecorder::~RunningRecorder() {
-  stops_ = true;
-  serving_.join();
+  service_.stop();
   end_snapshots();
 }
 
-void RunningRecorder::run(const RecorderSignals& signals,
+void RunningRecorder::run(const CaughtSignals& signals,
                           std::optional<steady_clock::time_point> end) {
   while (recorder_.wait(std::chrono::nanoseconds::zero()) == Outcome::kTimedOut) {
     const auto now = steady_clock::now();
@@ -106,15 +87,6 @@ void RunningRecorder::finish() {
   if (!failure.empty()) throw Exit(kFailed);
 }
 
-void RunningRecorder::serve() {
-  Outcome outcome = Outcome::kDone;
-  while (!stops_ && outcome != Outcome::kClosed) try {
-      outcome = service_.serve(kPoll, [this] { return stops_.load(); });
-    } catch (const std::exception&) {  // no memory for a request: it is tried again
-      std::this_thread::sleep_for(kPoll);
-    }
-}
-
 Content RunningRecorder::reply_to(const Content& request) {
   const Value* const what = request.fields.find("do");
   if (what == nullptr || (*what != Value("status") && *what != Value("snapshot")))
@@ -125,8 +97,8 @@ Content RunningRecorder::reply_to(const Content& request) {
 
 std::string RunningRecorder::snapshot() {
   std::string file;
-  const Outcome outcome =
-      recorder_.snapshot(file, std::chrono::nanoseconds::max(), [this] { return stops_.load(); });
+  const Outcome outcome = recorder_.snapshot(file, std::chrono::nanoseconds::max(),
+                                             [this] { return service_.stops(); });
   if (outcome != Outcome::kDone) throw Error(Code::kClosed, "recording has ended");
   return file;
 }

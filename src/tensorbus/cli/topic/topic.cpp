@@ -9,8 +9,9 @@
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
-#include "tensorbus/cli/rates.hpp"
 #include "tensorbus/cli/texts.hpp"
+#include "tensorbus/cli/topic/rates.hpp"
+#include "tensorbus/cli/topic/samples.hpp"
 
 namespace tensorbus::cli {
 namespace {
@@ -199,6 +200,8 @@ void add_topic(CLI::App& all) {
               "Show the publishers and subscribers of a topic, and the samples that each holds.",
               show_topic);
   add_rates(group);
+  add_echo(group);
+  add_delay(group);
 }
 
 }  // namespace tensorbus::cli

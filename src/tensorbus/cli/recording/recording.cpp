@@ -15,6 +15,7 @@
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/recording/opened.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -47,15 +48,6 @@ std::uint64_t bytes_of_file(const std::string& path) {
   if (::stat(path.c_str(), &found) == 0) return static_cast<std::uint64_t>(found.st_size);
   throw Exit(kFailed, "[Errno " + std::to_string(errno) + "] " +
                           std::generic_category().message(errno) + ": '" + shown(path) + "'");
-}
-
-// A file that exists and is no recording is no wrong command line.
-Recording opened(const std::string& path) {
-  try {
-    return Recording(path);
-  } catch (const Error& error) {
-    throw Exit(kFailed, shown(error.what()));
-  }
 }
 
 RecordingSummary summary_of(const Recording& recording, std::uint64_t file_bytes) {

@@ -1,4 +1,5 @@
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -10,10 +11,10 @@
 #include <vector>
 
 #include "tensorbus/cli/amounts.hpp"
+#include "tensorbus/cli/caught_signals.hpp"
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/output.hpp"
-#include "tensorbus/cli/recorder_replies.hpp"
-#include "tensorbus/cli/running_recorder.hpp"
+#include "tensorbus/cli/recording/running_recorder.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -112,15 +113,8 @@ std::string with_time(std::string name) {
   return name;
 }
 
-std::vector<std::string> topics_of(const CLI::App& command) {
-  std::vector<std::string> words = command.remaining();
-  for (const std::string& word : words)
-    if (word.starts_with('-')) throw CLI::ExtrasError({word});
-  return words;
-}
-
 RecorderOptions recorder_options(const RecordOptions& options) {
-  std::vector<std::string> topics = topics_of(*options.parsed);
+  std::vector<std::string> topics = words_of(*options.parsed);
   if (topics.empty() && options.regex.empty() && !options.all)
     throw CLI::ValidationError("TOPICS", "name topics, or give --all or --regex");
   const Compressions compressions = compressions_in(options.compress);
@@ -146,7 +140,7 @@ void record(RecordOptions& options) {
   const RecorderOptions given = recorder_options(options);
   // Tensors of a GPU then arrive in main memory, copied by their owner.
   ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
-  const RecorderSignals signals;
+  const CaughtSignals signals({SIGUSR1});
   RunningRecorder recorder(options.name, given, options.json);
   print_line("recording to " + shown(given.path) + "; Ctrl-C ends it");
   std::optional<steady_clock::time_point> end;

@@ -1,4 +1,4 @@
-#include "tensorbus/cli/rates.hpp"
+#include "tensorbus/cli/topic/rates.hpp"
 
 #include <algorithm>
 #include <chrono>

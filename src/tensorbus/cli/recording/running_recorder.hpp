@@ -1,7 +1,5 @@
 #pragma once
 
-#include <signal.h>
-
 #include <atomic>
 #include <chrono>
 #include <optional>
@@ -10,21 +8,14 @@
 #include <tensorbus/listing.hpp>
 #include <tensorbus/participant.hpp>
 #include <tensorbus/recorder.hpp>
-#include <tensorbus/service.hpp>
 #include <thread>
+
+#include "tensorbus/cli/caught_signals.hpp"
+#include "tensorbus/cli/running_service.hpp"
 
 namespace tensorbus::cli {
 
-// Blocks the signals that end or ask a recorder, for all threads to come.
-class RecorderSignals {
- public:
-  RecorderSignals();
-  // Returns the number of a signal, or 0 after the timeout.
-  int next(std::chrono::steady_clock::duration timeout) const;
-
- private:
-  sigset_t all_{};
-};
+constexpr const char* kRecorderName = "recorder";  // of the service, by default
 
 // A recorder, the service by which `tensorbus recorder` asks it, and the writing of snapshots.
 class RunningRecorder {
@@ -37,13 +28,11 @@ class RunningRecorder {
   ~RunningRecorder();
 
   // Records until a signal, until the time is over, or until an error ends it.
-  void run(const RecorderSignals& signals,
-           std::optional<std::chrono::steady_clock::time_point> end);
+  void run(const CaughtSignals& signals, std::optional<std::chrono::steady_clock::time_point> end);
   // Completes the file and prints what is in it. Throws Exit if an error has ended it.
   void finish();
 
  private:
-  void serve();
   Content reply_to(const Content& request);
   std::string snapshot();
   void ask_for_snapshot();
@@ -55,11 +44,9 @@ class RunningRecorder {
   const NodeName node_;
   const std::string path_;
   Recorder recorder_;
-  Service service_;
-  std::atomic<bool> stops_{false};
   std::atomic<int> asked_{0};  // snapshots that are not written yet
   std::thread snapshots_;
-  std::thread serving_;  // the last member: it uses the others
+  RunningService service_;  // the last member: it uses the others
 };
 
 }  // namespace tensorbus::cli
