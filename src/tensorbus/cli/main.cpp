@@ -14,6 +14,7 @@
 #include <tensorbus/version.hpp>
 
 #include "tensorbus/cli/commands.hpp"
+#include "tensorbus/cli/completion.hpp"
 #include "tensorbus/cli/other_programs.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/texts.hpp"
@@ -91,6 +92,7 @@ int run(int count, const char* const* arguments) {
   try {
     CLI::App all(kAbout, "tensorbus");
     add_all(all);
+    if (complete(all)) return 0;
     if (count > 1 && is_other(all, arguments[1])) run_other_program(arguments + 1);
     set_signals();
     return parse(all, count, arguments);

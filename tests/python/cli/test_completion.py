@@ -6,7 +6,6 @@ import os
 import pty
 import select
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, here_first
 from support.repository import ROOT
+from support.screens.commands import LANGUAGES, command_in
 
 SCRIPT = ROOT / "python/completion/tensorbus.bash"
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not in
 
 # Prints its arguments, unless the shell asks it for words.
 COMMAND = """#!/bin/sh
-[ "$_TENSORBUS_COMPLETE" ] && exec {python} -m tensorbus "$@"
+[ "$_TENSORBUS_COMPLETE" ] && exec {command} "$@"
 printf '<%s>' "$@"
 echo END
 """
@@ -33,9 +33,9 @@ echo END
 class Bash:
     """An interactive bash on a terminal."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, words: tuple[str, ...]) -> None:
         command = folder / "tensorbus"
-        command.write_text(COMMAND.format(python=sys.executable))
+        command.write_text(COMMAND.format(command=" ".join(words)))
         command.chmod(0o755)
         path = f"{folder}:{os.environ['PATH']}"
         environment = {**here_first(), "PATH": path, "TERM": "dumb", "INPUTRC": os.devnull}
@@ -67,9 +67,9 @@ class Bash:
         os.waitpid(self._pid, 0)
 
 
-@pytest.fixture
-def bash(tmp_path: Path) -> Iterator[Bash]:
-    shell = Bash(tmp_path)
+@pytest.fixture(params=LANGUAGES)
+def bash(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bash]:
+    shell = Bash(tmp_path, command_in(request.param))
     try:
         yield shell
     finally:
