@@ -26,10 +26,14 @@ CaughtSignals::CaughtSignals(const std::vector<int>& more) {
   signals_ = ::signalfd(-1, &all_, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals_ < 0)
     throw Error(Code::kSystem, "signals: " + std::generic_category().message(errno));
-  ::pthread_sigmask(SIG_BLOCK, &all_, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &all_, &before_);
 }
 
-CaughtSignals::~CaughtSignals() { ::close(signals_); }
+CaughtSignals::~CaughtSignals() {
+  while (next(std::chrono::nanoseconds::zero()) != 0) continue;
+  ::close(signals_);
+  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
 int CaughtSignals::next(std::chrono::steady_clock::duration timeout, int descriptor) const {
   const auto left = std::max(timeout, std::chrono::steady_clock::duration::zero());

@@ -12,26 +12,45 @@ std::vector<std::string> words_of(const CLI::App& command) {
   return words;
 }
 
+void add_domain(CLI::App& command, std::string& domain) {
+  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
+      ->option_text("TEXT");
+}
+
+void add_json(CLI::App& command, bool& json) {
+  command.add_flag("--json", json, "Print JSON, one object on each line.");
+}
+
+CLI::Validator at_least_one() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        std::uint64_t number = 0;
+        if (CLI::detail::lexical_cast(text, number) && number >= 1) return "";
+        return "'" + text + "' is no number from 1";
+      },
+      "");
+}
+
 CLI::Validator seconds_from(double least) {
   return CLI::Validator(
       [least](const std::string& text) -> std::string {
         double seconds = 0;
         const bool is_number = CLI::detail::lexical_cast(text, seconds);
         if (is_number && seconds >= least && seconds <= 1e9) return "";  // not NaN
-        return "'" + text + "' is no number of seconds from " + CLI::detail::to_string(least);
+        return "'" + text + "' is no number of seconds from " + CLI::detail::to_string(least) +
+               " to 1e9";
       },
       "");
 }
 
 void Asking::add_to(CLI::App& command) {
-  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
-      ->option_text("TEXT");
+  add_domain(command, domain);
   const std::string limits =
       "  [default: " + std::to_string(static_cast<int>(timeout)) + ".0; x>=0]";
   command.add_option("--timeout", timeout, "Seconds to wait for answers." + limits)
       ->option_text("S")
       ->check(seconds_from(0));
-  command.add_flag("--json", json, "Print JSON, one object on each line.");
+  add_json(command, json);
 }
 
 Inspection Asking::inspect() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,18 @@ void add_play(CLI::App& all);
 void add_player(CLI::App& all);
 void add_recording(CLI::App& all);
 
+// Options of several commands.
+void add_domain(CLI::App& command, std::string& domain);
+void add_json(CLI::App& command, bool& json);
+// Returns checks of an option: seconds, of at least `least`; a number of at least 1.
+CLI::Validator seconds_from(double least);
+CLI::Validator at_least_one();
+
+inline std::chrono::nanoseconds nanoseconds_in(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 // The options of commands that ask processes.
 struct Asking {
   std::string domain;
@@ -33,9 +46,10 @@ struct Asking {
   bool json = false;
 
   void add_to(CLI::App& command);
-  std::chrono::nanoseconds limit() const {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(timeout));
+  std::chrono::nanoseconds limit() const { return nanoseconds_in(timeout); }
+  // How long to wait for processes of which the command needs nothing, perhaps.
+  std::chrono::nanoseconds short_limit() const {
+    return std::min<std::chrono::nanoseconds>(limit(), std::chrono::seconds(1));
   }
   // Inspects the domain. Processes that do not reply are named on standard error, each once.
   Inspection inspect();
@@ -47,9 +61,6 @@ struct Asking {
 // Returns the words that are no options, of a command with allow_extras(). Throws CLI::ExtrasError
 // for an unknown option.
 std::vector<std::string> words_of(const CLI::App& command);
-
-// Returns a check of an option in seconds.
-CLI::Validator seconds_from(double least);
 
 // Adds a command that calls `run` with its options.
 template <typename Options>

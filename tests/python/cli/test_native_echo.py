@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE
 from support.screens.commands import Done, Tensorbus
+from tensorbus import _core
 
 np = pytest.importorskip("numpy", reason="NumPy is not installed")
 
@@ -41,7 +45,9 @@ VALUES = {
     "keys": {1: "int", "a.b": {"c": 1}, ODD: 2},
     "many": {f"field {number}": number for number in range(30)},
     "complex": [1 + 2j, -0.5j],
-    "sets": [{1}, frozenset({2.5}), set()],
+    "sets": [{1}, frozenset({2.5}), set(), {8, 1, 3}],
+    "paths": {"a": {"b": 1, "c": 3}, "a.b": 2, 1: "int", "1": "text"},
+    "hidden": {"quote": "a" * 70 + "'" + "a" * 70, "bytes": b"\xff" * 1000 + b"'"},
     "dicts": {"ordered": OrderedDict(a=1, b=[2]), "keys": {(1, 2): "a", None: 3}},
     "large": [2**70, -(2**64), 2**300],
     "single": 7,
@@ -69,6 +75,10 @@ ARRAYS = {
     "seventeen": np.arange(17),
     "repeated": np.broadcast_to(np.arange(3), (1000, 3)),
     "list": [np.arange(3), {"a": np.ones((2, 2))}],
+    "view": memoryview(b"abcdef"),
+    "negative nan": -np.full(2, np.nan),
+    "infinities": np.array([np.inf, -np.inf]),
+    "one row": np.lib.stride_tricks.as_strided(np.zeros(8, np.int8), (3, 1), (1, 2**62)),
 }
 
 
@@ -118,6 +128,21 @@ def test_both_draw_the_same_images(
     assert steady(shown.out) == steady(expected.out)
 
 
+def test_a_set_of_texts_is_sorted(native: Tensorbus) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({*"gfedcba"})
+        shown = native("topic", "echo", "topic", "--once").out
+    assert shown.splitlines()[1] == "{'a', 'b', 'c', 'd', 'e', 'f', ...}"
+
+
+def test_floats_of_any_size_are_drawn(native: Tensorbus) -> None:
+    for dtype in (np.float16, np.float64):
+        with tb.Publisher("topic", history=1) as publisher:
+            publisher.publish(np.full((2, 1, 1), 0.5, dtype))
+            shown = native("topic", "echo", "topic", "--once", "--image").out
+        assert "38;2;127;127;127;48;2;127;127;127m" in shown
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -134,6 +159,58 @@ def test_both_fail_alike(words: tuple[str, ...], tensorbus: Tensorbus, native: T
     assert shown.out == ""
     if expected.status == 1:
         assert shown.err == expected.err
+
+
+def nested(name: str, depth: int) -> bytes:
+    """The bytes of fields: a record in a record, and so on."""
+    fields = msgspec.msgpack.encode(1)
+    for _ in range(depth):
+        parts = b"\x92" + msgspec.msgpack.encode(name) + fields
+        fields = msgspec.msgpack.encode(msgspec.msgpack.Ext(3, parts))
+    return fields
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv", "--no-image"])
+@pytest.mark.parametrize("name", ["dict", "frozenset", "foo"])
+def test_records_in_records_have_a_limit(name: str, form: str, native: Tensorbus) -> None:
+    with publisher_of_bytes() as publish:
+        publish(nested(name, 5_000))
+        done = native("topic", "echo", "topic", "--once", form)
+    assert (done.status, done.out) == (1, "")
+    assert "nested too deep" in done.err
+
+
+@pytest.mark.parametrize("parts", [["int", "foo"], ["int", 5], ["int", "0x"], ["int", "0x1g"]])
+def test_what_is_no_number_is_quoted_in_json(parts: list[Any], native: Tensorbus) -> None:
+    with publisher_of_bytes() as publish:
+        ext = msgspec.msgpack.Ext(3, msgspec.msgpack.encode(parts))
+        publish(msgspec.msgpack.encode(ext))
+        row = native("topic", "echo", "topic", "--once", "--json").row
+    assert row["data"].startswith("int(")
+
+
+@contextmanager
+def publisher_of_bytes() -> Iterator[Callable[[bytes], object]]:
+    """Publishes fields as they are, as a faulty program may."""
+    publisher = _core.Publisher(
+        "topic",
+        tb.participant(),
+        depth=8,
+        history=1,
+        reliable=False,
+        lag_timeout=None,
+        shared=False,
+    )
+    yield lambda fields: publisher.publish(_core.Outgoing(), fields, 5)
+    publisher.close()
+
+
+@pytest.mark.parametrize("value", [np.float32(0.5), np.int64(3), np.float64(0.1), np.bool_(True)])
+def test_scalars_of_numpy_are_numbers(value: Any, native: Tensorbus) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish({"loss": value})
+        row = native("topic", "echo", "topic", "--once", "--json").row
+    assert row["data"] == {"loss": value.item()}
 
 
 def test_a_replay_is_named(native: Tensorbus, tensorbus: Tensorbus, tmp_path: Any) -> None:

@@ -12,14 +12,18 @@ from support.harness import eventually
 from support.screens.commands import Tensorbus
 
 VALUES = [
-    "7 -7 +7 0 007 1_000 0x10 1.5 -1.5e3 1e400 .5 5. 1e5 -0.0 18446744073709551615",
-    "9223372036854775808 NaN Infinity -Infinity True true False false None null",
+    "7 -7 +7 0 00 007 -007 1_000 1__0 _1 1_ 1_a +-7 0x10 -0x10 0xFF_ff 0o17 0b101 0x 0b2 0o8",
+    "1.5 -1.5e3 1e400 -1e400 .5 5. 1e5 -0.0 1.2.3 1e 1_0.5 NaN Infinity -Infinity",
+    "9223372036854775808 18446744073709551615 18446744073709551616 -9223372036854775808",
+    "-9223372036854775809 1234567890123456789012345678901234567890 0xffffffffffffffffffff",
+    "True true False false None null tru None1",
     "'a' \"a\" 'it\\'s' \"a\\u00e9\\n\" '\\x41\\101' \"\\ud83d\\ude00\" '\\U0001f600' '\u56f3' ''",
-    'b\'a\\x00\\xff\' b"it\'s" [] [1] [1,] [1,2] (1,) (1) () ((1,2),) {} {\'a\':1} {"a":{"b":[]}}',
-    "{1:2} {1:2,} {'a':1,'a':2} {1} {1,} {1,2} [[],[[]]] [1,{'a':(2,None)}] (((1)))",
-    "[1 [1,,2] [,] {1 {1:2,3} {1,2:3} {,} {1:} {:1} (1 'a \"a 'a\" b'a",
-    "go nope -- - + 1.2.3 1e '\\x4'",
-    "[1,2 {'a':1 ] ) } @ tru None1 1a [1]2 \\ '\\u12' b'\\u0041' '\\q' __import__('os')",
+    "'a\\/b' \"a\\/b\" '\\377' '\\N{DASH}' '\\q' '\\x4' '\\u12' 'a \"a 'a\"",
+    "b'a\\x00\\xff' b\"it's\" b'\\377' b'\\200\\177' b'\\400' b'\u00e9' b'\\u0041' b'\\N' b'a",
+    "[] [1] [1,] [1,2] (1,) (1) () ((1,2),) (((1))) [[],[[]]] [1 [1,,2] [,] [1,2 [1]2 (1 ] )",
+    "{} {'a':1} {\"a\":{\"b\":[]}} {1:2} {1:2,} {'a':1,'a':2} {(1,2):3} [1,{'a':(2,None)}]",
+    "{1} {1,} {1,2} {[1]:2} {[1]} {{}:1} {{1}:2} {1 {1:2,3} {1,2:3} {,} {1:} {:1} {'a':1 }",
+    "go nope -- - + @ 1a \\ __import__('os')",
 ]
 
 
@@ -52,6 +56,11 @@ def test_both_read_the_same(text: str, tensorbus: Tensorbus, native: Tensorbus) 
     assert (shown.status, shown.out) == (expected.status, expected.out)
     if expected.status:
         assert "is neither JSON nor a literal of Python" in shown.err
+
+
+def test_a_text_ends_with_its_line(native: Tensorbus, tensorbus: Tensorbus) -> None:
+    for text in ("'a\nb'", "'a\rb'", "b'a\nb'"):
+        assert [run("service", "call", "x", text).status for run in (native, tensorbus)] == [2, 2]
 
 
 @pytest.mark.usefixtures("echo")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.harness import SANITIZED
+
 # What is about our own classes: all of the tests take too long for every run.
 _OURS = [
     "TestTimeouts",
@@ -25,7 +27,7 @@ _OURS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn"] if SANITIZED else ["fork", "spawn"])
 def test_cpythons_own_tests_of_our_classes_pass(method: str) -> None:
     if importlib.util.find_spec("test._test_multiprocessing") is None:
         pytest.skip("this Python is installed without its tests (Lib/test)")

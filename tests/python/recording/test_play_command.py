@@ -7,7 +7,7 @@ import pty
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +82,28 @@ def test_a_signal_ends_it_well(path: Path, playing: Plays, number: signal.Signal
         with playing(path, *options) as process:
             process.send_signal(number)
             assert ended(process).startswith("0 messages")
+
+
+def test_a_signal_ends_it_although_nobody_reads_what_it_says(
+    path: Path, command: tuple[str, ...]
+) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writes, bytes(65536))
+    os.set_blocking(writes, True)
+    words = [*command, "play", str(path), "--json"]
+    with subprocess.Popen(words, stdout=writes, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: stopped_in_write(process.pid) or process.poll() is not None)
+        process.terminate()
+        assert process.wait(PATIENCE) == -signal.SIGTERM
+    os.close(reads)
+    os.close(writes)
+
+
+def stopped_in_write(pid: int) -> bool:
+    return "pipe" in Path(f"/proc/{pid}/wchan").read_text()
 
 
 def test_options_say_what_is_played(path: Path, playing: Plays) -> None:

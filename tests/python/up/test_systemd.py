@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, eventually
+from support.harness import PATIENCE, SANITIZED, eventually
 from support.pipelines import alive
 from support.screens.commands import Done
 from support.systemd import Manager, manager, settings, why_no_manager, words
@@ -23,6 +23,8 @@ from tensorbus._up.deploy.systemd import units
 from tensorbus._up.schema import load
 
 Write = Callable[..., Path]
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="systemd runs what it starts without LD_PRELOAD")
 
 HARD = [
     "a b",

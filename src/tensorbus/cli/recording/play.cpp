@@ -43,7 +43,7 @@ struct PlayOptions {
   std::vector<std::string> remap;
   bool paused = false;
   double wait = 0;
-  std::string clock;
+  std::optional<std::string> clock;
   std::string device;
   std::string name = kPlayerName;
   std::string domain;
@@ -86,12 +86,13 @@ void PlayOptions::add_to(CLI::App& command) {
       ->option_text("cuda:N");
   command.add_option("--name", name, "The name for `tensorbus player`.  [default: player]")
       ->option_text("NAME");
-  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
-      ->option_text("TEXT");
-  command.add_flag("--json", json, "Print JSON, one object on each line.");
+  add_domain(command, domain);
+  add_json(command, json);
 }
 
-Device device_in(const std::string& text) {
+// Returns the GPU; nothing for main memory.
+std::optional<Device> device_in(const std::string& text) {
+  if (text.empty() || text == "cpu") return std::nullopt;
   const std::string_view number =
       std::string_view(text).substr(std::min<std::size_t>(5, text.size()));
   int ordinal = 0;
@@ -117,6 +118,8 @@ std::map<std::string, std::string> remap_in(const std::vector<std::string>& text
 PlayerOptions player_options(const PlayOptions& options, const Recording& recording) {
   if (!(options.rate > 0 && options.rate <= std::numeric_limits<double>::max()))
     throw CLI::ValidationError("--rate", "expected a number above 0");
+  if (options.clock && options.clock->empty())
+    throw CLI::ValidationError("--clock", "expected the name of a topic");
   const TimeSpan span = time_span(recording, options.start, options.end);
   PlayerOptions made{.topics = {},
                      .remap = remap_in(options.remap),
@@ -125,10 +128,9 @@ PlayerOptions player_options(const PlayOptions& options, const Recording& record
                      .paused = true,
                      .begin_ns = span.begin_ns,
                      .end_ns = span.end_ns,
-                     .clock = options.clock,
-                     .device = {},
+                     .clock = options.clock.value_or(""),
+                     .device = device_in(options.device),
                      .domain = options.domain};
-  if (!options.device.empty()) made.device = device_in(options.device);
   return made;
 }
 
@@ -138,14 +140,15 @@ class Playing {
   Playing(Player& player, const CaughtSignals& signals) : player_(player), signals_(signals) {}
 
   // Resumes the player when its topics have subscribers, or after `wait`.
-  void begin(std::chrono::duration<double> wait) {
-    const auto end = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(wait);
+  void begin(std::chrono::nanoseconds wait) {
+    const auto end = steady_clock::now() + wait;
     while (!ended_) {
       const auto left = std::max(end - steady_clock::now(), steady_clock::duration::zero());
       const auto time = std::min<steady_clock::duration>(left, kEndCheck);
       if (player_.wait_for_subscribers(time) == Outcome::kDone || left <= time) break;
       handle(steady_clock::duration::zero());
     }
+    handle(steady_clock::duration::zero());
     if (!ended_) player_.resume();
   }
   void run() {
@@ -163,13 +166,17 @@ class Playing {
     if (terminal >= 0 && number == 0)
       for (const char key : keys_.pressed()) press(key);
   }
+  void change_rate(double factor) {
+    const double rate = player_.stats().rate * factor;
+    if (rate > 0 && std::isfinite(rate)) player_.set_rate(rate);
+  }
   void press(char key) {
     if (key == ' ')
       player_.stats().paused ? player_.resume() : player_.pause();
     else if (key == '\r' || key == '\n')
       player_.step();
     else if (key == '+' || key == '-')
-      player_.set_rate(player_.stats().rate * (key == '+' ? kFaster : 1 / kFaster));
+      change_rate(key == '+' ? kFaster : 1 / kFaster);
     else if (key == 'q')
       ended_ = true;
   }
@@ -205,22 +212,23 @@ void play(PlayOptions& options) {
   words.erase(words.begin());
   words.insert(words.end(), options.topics.begin(), options.topics.end());
   // Tensors of a GPU are then lent from the file, in main memory.
-  if (options.device.empty()) ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
+  if (!device_in(options.device)) ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
   const Recording recording = opened(file);
   require_topics(file, recording, words);
   PlayerOptions given = player_options(options, recording);
   given.topics = std::move(words);
   std::vector<int> more;
   if (has_action(SIGTSTP, SIG_DFL)) more.push_back(SIGTSTP);
-  const CaughtSignals signals(more);
+  std::optional<CaughtSignals> signals(std::in_place, more);
   Player player(recording, given);
   {
     const PlayerService service(options.name, player, file, participant_of(options.domain));
-    Playing playing(player, signals);
+    Playing playing(player, *signals);
     print_line("playing " + shown(file) + "; " + kKeys);
-    if (!options.paused) playing.begin(std::chrono::duration<double>(options.wait));
+    if (!options.paused) playing.begin(nanoseconds_in(options.wait));
     playing.run();
   }
+  signals.reset();  // perhaps nobody reads what is printed
   report(player, file, options.json);
 }
 

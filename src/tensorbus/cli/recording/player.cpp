@@ -11,8 +11,8 @@
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/recording/player_service.hpp"
-#include "tensorbus/cli/replies.hpp"
-#include "tensorbus/cli/requests.hpp"
+#include "tensorbus/cli/service/replies.hpp"
+#include "tensorbus/cli/service/requests.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -32,7 +32,7 @@ struct StepRequest : PlayerRequest {
   std::uint64_t count = 1;
   void add_to(CLI::App& command) {
     command.add_option("COUNT", count, "How many messages.  [default: 1; x>=1]")
-        ->check(CLI::PositiveNumber);
+        ->check(at_least_one());
     PlayerRequest::add_to(command);
   }
 };

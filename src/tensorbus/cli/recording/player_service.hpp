@@ -6,7 +6,7 @@
 #include <tensorbus/participant.hpp>
 #include <tensorbus/player.hpp>
 
-#include "tensorbus/cli/running_service.hpp"
+#include "tensorbus/cli/service/running_service.hpp"
 
 namespace tensorbus::cli {
 

@@ -78,9 +78,8 @@ void RecordOptions::add_to(CLI::App& command) {
       ->option_text("[TOPIC=]HOW")
       ->allow_extra_args(false);
   command.add_option("--name", name, "The name for `tensorbus recorder`.")->option_text("NAME");
-  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
-      ->option_text("TEXT");
-  command.add_flag("--json", json, "Print JSON, one object on each line.");
+  add_domain(command, domain);
+  add_json(command, json);
 }
 
 // Returns the local time as 20261130-214500-123.
@@ -140,15 +139,15 @@ void record(RecordOptions& options) {
   const RecorderOptions given = recorder_options(options);
   // Tensors of a GPU then arrive in main memory, copied by their owner.
   ::setenv("TENSORBUS_CUDA_DRIVER", "off", 1);
-  const CaughtSignals signals({SIGUSR1});
+  std::optional<CaughtSignals> signals(std::in_place, std::vector{SIGUSR1});
   RunningRecorder recorder(options.name, given, options.json);
   print_line("recording to " + shown(given.path) + "; Ctrl-C ends it");
   std::optional<steady_clock::time_point> end;
-  if (options.seconds >= 0)
-    end = steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(
-                                    std::chrono::duration<double>(options.seconds));
-  recorder.run(signals, end);
-  recorder.finish();
+  if (options.seconds >= 0) end = steady_clock::now() + nanoseconds_in(options.seconds);
+  recorder.run(*signals, end);
+  recorder.complete();
+  signals.reset();  // perhaps nobody reads what is printed
+  recorder.report();
 }
 
 }  // namespace

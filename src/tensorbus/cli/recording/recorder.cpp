@@ -1,18 +1,11 @@
-#include <algorithm>
-#include <chrono>
-#include <concepts>
-#include <cstdint>
 #include <string>
-#include <tensorbus/client.hpp>
-#include <tensorbus/internal/fields.hpp>
-#include <utility>
 
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/recording/running_recorder.hpp"
-#include "tensorbus/cli/replies.hpp"
-#include "tensorbus/cli/requests.hpp"
+#include "tensorbus/cli/service/replies.hpp"
+#include "tensorbus/cli/service/requests.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {

@@ -26,7 +26,7 @@ struct RecordingOptions {
   bool json = false;
   void add_to(CLI::App& command) {
     command.add_option("FILE", file, "A file that `tensorbus record` has written.")->required();
-    command.add_flag("--json", json, "Print JSON, one object on each line.");
+    add_json(command, json);
   }
 };
 

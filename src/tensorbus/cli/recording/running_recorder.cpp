@@ -10,7 +10,7 @@
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
-#include "tensorbus/cli/replies.hpp"
+#include "tensorbus/cli/service/replies.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -65,14 +65,16 @@ void RunningRecorder::run(const CaughtSignals& signals,
   }
 }
 
-void RunningRecorder::finish() {
-  std::string failure;
+void RunningRecorder::complete() {
   try {
     recorder_.close();
   } catch (const Error& error) {
-    failure = error.what();
+    failure_ = error.what();
   }
   end_snapshots();
+}
+
+void RunningRecorder::report() const {
   const RecorderStats stats = recorder_.stats();
   if (json_)
     recorder_record(path_, stats).add();
@@ -82,9 +84,9 @@ void RunningRecorder::finish() {
           std::to_string(stats.lost) + " lost: " + shown(path_) + '\n');
   if (stats.unwritable != 0)
     print_error(std::to_string(stats.unwritable) + " lost messages have tensors on a GPU");
-  if (!failure.empty()) print_error(shown(failure));
-  flush();  // the last step: perhaps nobody reads it
-  if (!failure.empty()) throw Exit(kFailed);
+  if (!failure_.empty()) print_error(shown(failure_));
+  flush();
+  if (!failure_.empty()) throw Exit(kFailed);
 }
 
 Content RunningRecorder::reply_to(const Content& request) {

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tensorbus/cli/caught_signals.hpp"
-#include "tensorbus/cli/running_service.hpp"
+#include "tensorbus/cli/service/running_service.hpp"
 
 namespace tensorbus::cli {
 
@@ -29,8 +29,10 @@ class RunningRecorder {
 
   // Records until a signal, until the time is over, or until an error ends it.
   void run(const CaughtSignals& signals, std::optional<std::chrono::steady_clock::time_point> end);
-  // Completes the file and prints what is in it. Throws Exit if an error has ended it.
-  void finish();
+  // Completes the file.
+  void complete();
+  // Prints what is in the file. Throws Exit if an error has ended it.
+  void report() const;
 
  private:
   Content reply_to(const Content& request);
@@ -44,6 +46,7 @@ class RunningRecorder {
   const NodeName node_;
   const std::string path_;
   Recorder recorder_;
+  std::string failure_;        // what has ended recording
   std::atomic<int> asked_{0};  // snapshots that are not written yet
   std::thread snapshots_;
   RunningService service_;  // the last member: it uses the others

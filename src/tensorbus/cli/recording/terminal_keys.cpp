@@ -14,10 +14,13 @@ TerminalKeys::TerminalKeys() : is_terminal_(::isatty(STDIN_FILENO) != 0) {
   sigemptyset(&of_terminals);
   sigaddset(&of_terminals, SIGTTIN);
   sigaddset(&of_terminals, SIGTTOU);
-  ::pthread_sigmask(SIG_BLOCK, &of_terminals, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &of_terminals, &signals_before_);
 }
 
-TerminalKeys::~TerminalKeys() { restore(); }
+TerminalKeys::~TerminalKeys() {
+  restore();
+  ::pthread_sigmask(SIG_SETMASK, &signals_before_, nullptr);
+}
 
 int TerminalKeys::begin() {
   if (!is_in_foreground()) return -1;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <signal.h>
 #include <termios.h>
 
 #include <optional>
@@ -11,9 +12,9 @@ namespace tensorbus::cli {
 // in the terminal's foreground, in a mode without echo and line editing. In the background the
 // kernel would stop the command for reading the terminal.
 //
-// The shell's mode is restored when the command stops and when it ends. For one thread. SIGTTIN and
-// SIGTTOU are blocked from now on, so that a shell that puts the command into the background at
-// any moment does not stop it.
+// The shell's mode is restored when the command stops and when it ends. For one thread, in which
+// SIGTTIN and SIGTTOU are blocked while this object exists, so that a shell that puts the command
+// into the background at any moment does not stop it.
 class TerminalKeys {
  public:
   TerminalKeys();
@@ -32,6 +33,7 @@ class TerminalKeys {
   bool is_in_foreground() const;
   void restore();
 
+  sigset_t signals_before_{};  // that were blocked
   bool is_terminal_;
   std::optional<termios> shell_mode_;  // while the command's mode is set
 };

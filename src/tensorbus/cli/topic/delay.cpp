@@ -41,16 +41,24 @@ using Ages = std::map<std::string, std::vector<double>>;
 // The common error that all ages of a machine may have, in ns; nothing: it is unknown.
 using Uncertainties = std::map<std::string, std::optional<std::int64_t>>;
 
+// Returns the peers in the next status of the bridge; none after a time. Any process can publish on
+// this topic.
+Value::List peers_of(Subscriber& bridge) {
+  const auto end = steady_clock::now() + kBridgePatience;
+  while (const auto status = bridge.receive(end - steady_clock::now())) try {
+      const Value fields = status->fields();
+      const Value* const peers = fields.find("peers");
+      if (peers != nullptr && peers->is<Value::List>()) return peers->as<Value::List>();
+    } catch (const Error&) {  // malformed
+    }
+  return {};
+}
+
 // Returns the uncertainty of each other machine's clock, by the newest status of the bridge.
 Uncertainties clock_uncertainties(const std::string& domain) {
   Uncertainties found;
   Subscriber bridge(kBridgeTopic, {}, participant_of(domain));
-  const auto status = bridge.receive(kBridgePatience);
-  if (!status) return found;
-  const Value fields = status->fields();
-  const Value* const peers = fields.find("peers");
-  if (peers == nullptr || !peers->is<Value::List>()) return found;
-  for (const Value& peer : peers->as<Value::List>()) {
+  for (const Value& peer : peers_of(bridge)) {
     const Value* const machine = peer.find("machine");
     const Value* const error = peer.find("clock_uncertainty_ns");
     if (machine != nullptr && machine->is<std::string>() && error != nullptr &&
@@ -82,9 +90,7 @@ class Windows {
  private:
   void collect(Ages& ages) {
     (void)monitor_.subscriber().receive_many(kMaxAtOnce, std::chrono::nanoseconds::zero());
-    const auto window = std::chrono::duration<double>(options_.window);
-    const auto end =
-        steady_clock::now() + std::chrono::duration_cast<steady_clock::duration>(window);
+    const auto end = steady_clock::now() + nanoseconds_in(options_.window);
     while (true) {
       const auto left = end - steady_clock::now();
       if (left <= steady_clock::duration::zero()) return;
@@ -135,8 +141,8 @@ void show(const DelayOptions& options, const Ages& ages, const Uncertainties& un
     const Delays delays = delays_of(all);
     const auto known = uncertainties.find(machine);
     std::optional<std::int64_t> error;
-    if (machine.empty()) error = 0;
     if (known != uncertainties.end()) error = known->second;
+    if (machine.empty()) error = 0;
     if (options.json)
       Record("delay")
           .field("topic", options.topic)

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tensorbus/cli/commands.hpp"
@@ -71,20 +73,23 @@ class Echo {
   }
   // A line for each sample, with the columns of the first one.
   void show_csv(const Sample& sample, const Message& message) {
-    const auto cells = message.cells(options_.field);
+    std::map<std::string, std::string> cells;
+    std::vector<std::string> order;
+    for (auto& [path, text] : message.cells(options_.field)) {
+      const auto [place, is_new] = cells.insert_or_assign(path, std::move(text));
+      if (is_new) order.push_back(path);
+    }
     if (columns_.empty()) {
+      columns_ = std::move(order);
       std::vector<std::string> titles{"sequence", "timestamp_ns"};
-      for (const auto& [column, text] : cells) {
-        columns_.push_back(column);
-        titles.push_back(column);
-      }
+      titles.insert(titles.end(), columns_.begin(), columns_.end());
       print_csv(titles);
     }
     const SampleHeader header = sample.header();
     std::vector<std::string> row{std::to_string(header.sequence),
                                  std::to_string(header.timestamp_ns)};
     for (const std::string& column : columns_) {
-      const auto cell = std::ranges::find(cells, column, &Message::Cell::first);
+      const auto cell = cells.find(column);
       row.push_back(cell == cells.end() ? "" : cell->second);
     }
     print_csv(row);
@@ -112,10 +117,11 @@ class Echo {
     for (const auto& [name, value] : *fields)
       if (value.tensor() != nullptr) print(drawn(*value.tensor(), encoding, columns_of_image()));
   }
-  static std::size_t columns_of_image() {
+  std::size_t columns_of_image() const {
     constexpr std::size_t kMost = 80;
     winsize size{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kMost;
+    if (options_.image || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+      return kMost;
     return std::min<std::size_t>(size.ws_col, kMost);
   }
   // Control characters of another process do not reach a terminal.

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <vector>
+
+#include "tensorbus/cli/values/half.hpp"
 
 namespace tensorbus::cli {
 namespace {
@@ -47,8 +48,10 @@ class Picture {
     const Dims& strides = tensor_.strides();
     const std::int64_t offset = row * strides[0] + column * strides[1] + channel * strides[2];
     if (tensor_.dtype() == DType::kUInt8) return read<std::uint8_t>(offset);
-    const double value =
-        tensor_.dtype() == DType::kFloat32 ? double{read<float>(offset)} : read<double>(offset);
+    const double value = tensor_.dtype() == DType::kFloat16
+                             ? static_cast<double>(read<Half>(offset))
+                         : tensor_.dtype() == DType::kFloat32 ? double{read<float>(offset)}
+                                                              : read<double>(offset);
     if (!(value >= 0 && value <= 1)) return std::nullopt;
     return static_cast<std::uint8_t>(value * 255);
   }
@@ -63,7 +66,8 @@ bool is_image(const Tensor& tensor) {
   const DType dtype = tensor.dtype();
   return tensor.device().is_host() && shape.size() == 3 && (shape[2] == 1 || shape[2] == 3) &&
          shape[0] > 0 && shape[1] > 0 &&
-         (dtype == DType::kUInt8 || dtype == DType::kFloat32 || dtype == DType::kFloat64);
+         (dtype == DType::kUInt8 || dtype == DType::kFloat16 || dtype == DType::kFloat32 ||
+          dtype == DType::kFloat64);
 }
 
 bool is_blue_first(std::string_view encoding) {

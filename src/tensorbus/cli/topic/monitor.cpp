@@ -1,8 +1,6 @@
 #include "tensorbus/cli/topic/monitor.hpp"
 
-#include <algorithm>
 #include <tensorbus/listing.hpp>
-#include <vector>
 
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/texts.hpp"
@@ -14,34 +12,38 @@ void MonitorOptions::add_to(CLI::App& command) {
   command.add_option("TOPIC", topic, "The topic's name.")->required();
   command.add_option("--count", count, "End after this many; by default after Ctrl-C.  [x>=1]")
       ->option_text("N")
-      ->check(CLI::PositiveNumber);
+      ->check(at_least_one());
   command.add_option("--timeout", timeout, "End after this many seconds without a sample.  [x>=0]")
       ->option_text("S")
       ->check(seconds_from(0));
-  command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
-      ->option_text("TEXT");
-  command.add_flag("--json", json, "Print JSON, one object on each line.");
+  add_domain(command, domain);
+  add_json(command, json);
 }
 
 Monitor::Monitor(const MonitorOptions& options, std::uint32_t depth)
     : options_(options),
       participant_(participant_of(options.domain)),
       subscriber_(options.topic, {.depth = depth, .reliable = false}, participant_) {
-  const std::vector<PublisherInfo> publishers = list_publishers(participant_);
-  if (std::ranges::find(publishers, options.topic, &PublisherInfo::topic) == publishers.end())
+  if (!list_machines())
     print_error("topic " + shown(text_literal(options.topic)) + " has no publisher yet");
+}
+
+bool Monitor::list_machines() {
+  bool has_publisher = false;
+  for (const PublisherInfo& publisher : list_publishers(participant_))
+    if (publisher.topic == options_.topic) {
+      machines_[{publisher.participant, publisher.number}] = publisher.machine;
+      has_publisher = true;
+    }
+  return has_publisher;
 }
 
 std::string Monitor::machine_of(const Sample& sample) {
   const SampleHeader header = sample.header();
   if (!header.origin) return "";
   const std::pair publisher(header.publisher, header.publisher_number);
-  const auto known = machines_.find(publisher);
-  if (known != machines_.end()) return known->second;
-  for (const PublisherInfo& found : list_publishers(participant_))
-    if (found.participant == header.publisher && found.number == header.publisher_number)
-      return machines_[publisher] = found.machine;
-  return "?";  // the bridge has ended meanwhile
+  if (!machines_.contains(publisher)) (void)list_machines();
+  return machines_.emplace(publisher, "?").first->second;
 }
 
 void Monitor::fail_for_silence() const {

@@ -32,12 +32,15 @@ class Monitor {
   Monitor(const MonitorOptions& options, std::uint32_t depth);
 
   Subscriber& subscriber() { return subscriber_; }
-  // Returns the machine that published the sample: "" for this one, "replay:FILE" for a recording.
+  // Returns the machine that published the sample: "" for this one, "replay:FILE" for a recording,
+  // "?" if its publisher here had ended before it was listed.
   std::string machine_of(const Sample& sample);
   // Throws Exit: no sample has arrived in time.
   [[noreturn]] void fail_for_silence() const;
 
  private:
+  bool list_machines();  // returns whether the topic has a publisher
+
   const MonitorOptions& options_;
   const Participant participant_;
   Subscriber subscriber_;

@@ -2,14 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstdio>
+
+#include "tensorbus/cli/commands.hpp"
 
 namespace tensorbus::cli {
 
 std::chrono::nanoseconds age_of(const SampleHeader& header) {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(now) -
-         std::chrono::nanoseconds(header.timestamp_ns);
+  const std::chrono::nanoseconds now = std::chrono::system_clock::now().time_since_epoch();
+  // Unsigned: another process has chosen the time of the sample.
+  const auto age = static_cast<std::uint64_t>(now.count()) - header.timestamp_ns;
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(age));
 }
 
 std::string age_text(std::chrono::nanoseconds age) {
@@ -26,9 +30,7 @@ std::string publisher_name(const SampleHeader& header) {
 }
 
 std::chrono::nanoseconds timeout_of(std::optional<double> seconds) {
-  if (!seconds) return std::chrono::nanoseconds::max();
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(*seconds));
+  return seconds ? nanoseconds_in(*seconds) : std::chrono::nanoseconds::max();
 }
 
 }  // namespace tensorbus::cli

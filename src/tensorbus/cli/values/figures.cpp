@@ -2,16 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstddef>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <type_traits>
+#include <utility>
 
+#include "tensorbus/cli/values/half.hpp"
 #include "tensorbus/cli/values/value_text.hpp"
 
 namespace tensorbus::cli {
@@ -19,24 +22,6 @@ namespace {
 
 constexpr std::size_t kMaxFirst = 8;   // elements that are shown of a large tensor
 constexpr std::size_t kMaxWhole = 16;  // elements of a tensor that is shown in full
-
-// Floats of 16 bits, which C++20 does not have.
-struct Half {
-  std::uint16_t bits;
-  explicit operator double() const {
-    const int exponent = bits >> 10U & 0x1f;
-    const double fraction = bits & 0x3ffU;
-    const double size = exponent == 0   ? std::ldexp(fraction, -24)
-                        : exponent < 31 ? std::ldexp(fraction + 1024, exponent - 25)
-                        : fraction == 0 ? std::numeric_limits<double>::infinity()
-                                        : std::numeric_limits<double>::quiet_NaN();
-    return (bits & 0x8000U) != 0 ? -size : size;
-  }
-};
-struct BrainFloat {
-  std::uint16_t bits;
-  explicit operator double() const { return std::bit_cast<float>(std::uint32_t{bits} << 16U); }
-};
 
 template <typename T>
 constexpr bool is_float =
@@ -98,12 +83,11 @@ void each_element(const Tensor& tensor, const std::function<bool(T)>& visit) {
                 sizeof element);
     if (!visit(element)) return;
     std::size_t dim = shape.size();
-    while (true) {
+    for (bool is_next = false; !is_next;) {
       if (dim-- == 0) return;
-      offset += strides[dim];
-      if (++at[dim] < shape[dim]) break;
-      offset -= strides[dim] * shape[dim];
-      at[dim] = 0;
+      is_next = at[dim] + 1 < shape[dim];
+      offset += is_next ? strides[dim] : -strides[dim] * at[dim];
+      at[dim] = is_next ? at[dim] + 1 : 0;
     }
   }
 }
@@ -127,6 +111,7 @@ void add_extent(Figures& figures, const Tensor& tensor) {
   if constexpr (!is_complex<T>) {
     Extent found{std::numeric_limits<double>::infinity(), 0,
                  -std::numeric_limits<double>::infinity()};
+    long double sum = 0;
     std::uint64_t count = 0;
     std::uint64_t nan_count = 0;
     each_element<T>(tensor, [&](T element) {
@@ -134,12 +119,12 @@ void add_extent(Figures& figures, const Tensor& tensor) {
       if (std::isnan(number)) return ++nan_count != 0;
       found.min = std::min(found.min, number);
       found.max = std::max(found.max, number);
-      found.mean += number;
+      sum += number;
       return ++count != 0;
     });
     figures.nan_count = nan_count;
     if (count == 0) return;
-    found.mean /= static_cast<double>(count);
+    found.mean = static_cast<double>(sum / static_cast<long double>(count));
     figures.extent = found;
   }
 }
@@ -158,6 +143,24 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 }
 
 }  // namespace
+
+std::optional<Value> number_of(const std::string& dtype, const Value::Bytes& bytes) {
+  // "<f4" is a float of four bytes; bool is "|b1".
+  constexpr std::pair<std::string_view, DType> kNames[] = {
+      {"|b1", DType::kBool},    {"|u1", DType::kUInt8},   {"|i1", DType::kInt8},
+      {"<u2", DType::kUInt16},  {"<i2", DType::kInt16},   {"<u4", DType::kUInt32},
+      {"<i4", DType::kInt32},   {"<u8", DType::kUInt64},  {"<i8", DType::kInt64},
+      {"<f2", DType::kFloat16}, {"<f4", DType::kFloat32}, {"<f8", DType::kFloat64}};
+  const auto* const name =
+      std::ranges::find(kNames, dtype, &std::pair<std::string_view, DType>::first);
+  std::optional<Value> number;
+  if (name == std::end(kNames) || item_bytes(name->second) != bytes.size()) return number;
+  with_type(name->second, [&]<typename T>(T element) {
+    std::memcpy(&element, bytes.data(), sizeof element);
+    number = value_of(element, name->second == DType::kBool);
+  });
+  return number;
+}
 
 Figures figures_of(const Tensor& tensor) {
   const Device device = tensor.device();

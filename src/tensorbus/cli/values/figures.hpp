@@ -32,4 +32,7 @@ struct Figures {
 
 Figures figures_of(const Tensor& tensor);
 
+// Returns a number of NumPy: `dtype` is its text, such as "<f4". Nothing for other types.
+std::optional<Value> number_of(const std::string& dtype, const Value::Bytes& bytes);
+
 }  // namespace tensorbus::cli

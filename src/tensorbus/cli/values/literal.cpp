@@ -2,15 +2,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string_view>
 #include <system_error>
-#include <type_traits>
 #include <utility>
 
 #include "tensorbus/cli/texts.hpp"
@@ -19,7 +20,8 @@
 namespace tensorbus::cli {
 namespace {
 
-constexpr std::size_t kMaxDepth = 60;  // levels; a message has 64 at most
+constexpr std::size_t kMaxLevels = 60;         // levels; a message has 64 at most
+constexpr std::size_t kLongestNumber = 4'096;  // of a whole number
 
 struct NoLiteral {};
 
@@ -56,7 +58,7 @@ class Reader {
 
  private:
   Value next(std::size_t depth) {
-    if (depth > kMaxDepth) throw NoLiteral();
+    if (depth > kMaxLevels) throw NoLiteral();
     skip_space();
     if (takes("None") || takes("null")) return nullptr;
     if (takes("True") || takes("true")) return true;
@@ -97,7 +99,7 @@ class Reader {
       if (!map.empty() && !has_comma) throw NoLiteral();
       Value key = next(depth + 1);
       if (map.empty() && !takes(':')) return rest_of_set(std::move(key), depth);
-      if (!map.empty() && !takes(':')) throw NoLiteral();
+      if ((!map.empty() && !takes(':')) || !has_hash(key)) throw NoLiteral();
       Value value = next(depth + 1);
       const auto known = std::ranges::find(map, key, &std::pair<Value, Value>::first);
       if (known != map.end())
@@ -117,87 +119,152 @@ class Reader {
     } else if (!takes('}')) {
       throw NoLiteral();
     }
-    constexpr std::int8_t kRecord = 3;
-    return Value::Extension{kRecord, Value(std::move(all)).encode()};
+    if (!std::ranges::all_of(all, has_hash)) throw NoLiteral();
+    return record(std::move(all));
+  }
+  // Whether it may be a key of a dict in Python, or an item of a set.
+  static bool has_hash(const Value& value) {
+    const bool is_set =
+        value.is<Value::Extension>() && internal::record_in(value).front() == Value("set");
+    return !is_set && !value.is<Value::List>() && !value.is<Value::Map>();
   }
 
   Value number() {
-    constexpr std::string_view kOfNumbers = "0123456789abcdefxABCDEFX+-._";
+    constexpr std::string_view kOfNumbers = "0123456789abcdefoxABCDEFOX+-._";
     const std::size_t end = std::min(left_.find_first_not_of(kOfNumbers), left_.size());
     std::string digits(left_.substr(0, end));
     left_.remove_prefix(end);
-    std::erase(digits, '_');
-    if (digits.starts_with('+')) digits.erase(0, 1);
-    const char* const last = digits.data() + digits.size();
-    std::int64_t whole = 0;
-    std::uint64_t large = 0;
-    double real = 0;
-    const auto is_read = [&](const char* first, auto& to, auto... base) {
-      const auto read = std::from_chars(first, last, to, base...);
-      const bool is_huge = std::is_floating_point_v<std::remove_cvref_t<decltype(to)>> &&
-                           read.ec == std::errc::result_out_of_range;
-      if (is_huge) to = std::strtod(first, nullptr);  // 0 or infinite
-      return (read.ec == std::errc() || is_huge) && read.ptr == last;
+    drop_underscores(digits);
+    const bool is_negative = digits.starts_with('-');
+    if (is_negative || digits.starts_with('+')) digits.erase(0, 1);
+    if (digits.empty() || digits.front() == '-' || digits.front() == '+') throw NoLiteral();
+    if (digits.size() > 1 && digits.front() == '0')
+      for (const auto& [letter, base] :
+           {std::pair('x', 16U), std::pair('o', 8U), std::pair('b', 2U)})
+        if ((digits[1] | 0x20) == letter) return whole_number(digits.substr(2), base, is_negative);
+    if (digits.find_first_not_of("0123456789") != std::string::npos)
+      return real(digits, is_negative);
+    const bool is_octal = digits.front() == '0' &&  // in C, and an error in Python
+                          digits.find_first_not_of('0') != std::string::npos;
+    if (is_octal) throw NoLiteral();
+    return whole_number(digits, 10, is_negative);
+  }
+  // Takes out each "_" between two digits.
+  static void drop_underscores(std::string& digits) {
+    const auto is_digit = [&](std::size_t at) {
+      return at < digits.size() && std::isxdigit(static_cast<unsigned char>(digits[at])) != 0;
     };
-    if ((digits.starts_with("0x") || digits.starts_with("0X")) &&
-        is_read(digits.data() + 2, large, 16))
+    for (std::size_t at = 0; at < digits.size(); ++at)
+      if (digits[at] == '_' && (at == 0 || !is_digit(at - 1) || !is_digit(at + 1)))
+        throw NoLiteral();
+    std::erase(digits, '_');
+  }
+  static Value real(const std::string& digits, bool is_negative) {
+    double number = 0;
+    const char* const last = digits.data() + digits.size();
+    const auto read = std::from_chars(digits.data(), last, number);
+    if (read.ptr != last || read.ec == std::errc::invalid_argument) throw NoLiteral();
+    if (read.ec != std::errc()) number = std::strtod(digits.c_str(), nullptr);  // 0 or infinite
+    return is_negative ? -number : number;
+  }
+  // A number of more than 64 bits is a record (docs/tensors.md).
+  static Value whole_number(const std::string& digits, unsigned base, bool is_negative) {
+    if (digits.empty() || digits.size() > kLongestNumber) throw NoLiteral();
+    std::string hex;  // the last digit first
+    for (const char letter : digits) {
+      unsigned carry = letter <= '9' ? static_cast<unsigned>(letter - '0')
+                                     : static_cast<unsigned>((letter | 0x20) - 'a' + 10);
+      if (carry >= base) throw NoLiteral();
+      for (char& digit : hex) {
+        carry += base * static_cast<unsigned>(digit);
+        digit = static_cast<char>(carry % 16);
+        carry /= 16;
+      }
+      for (; carry != 0; carry /= 16) hex += static_cast<char>(carry % 16);
+    }
+    std::string text;
+    for (auto digit = hex.rbegin(); digit != hex.rend(); ++digit)
+      text += "0123456789abcdef"[static_cast<unsigned>(*digit)];
+    if (text.empty()) return 0;
+    text.insert(0, is_negative ? "-" : "");
+    std::int64_t small = 0;
+    std::uint64_t large = 0;
+    const char* const last = text.data() + text.size();
+    if (std::from_chars(text.data(), last, small, 16).ec == std::errc()) return small;
+    if (!is_negative && std::from_chars(text.data(), last, large, 16).ec == std::errc())
       return large;
-    const std::size_t nonzero = digits.find_first_not_of('0');
-    const bool is_octal = nonzero != 0 && nonzero != std::string::npos &&
-                          digits.find_first_not_of("0123456789") == std::string::npos;
-    if (is_octal) throw NoLiteral();  // as in C
-    if (is_read(digits.data(), whole)) return whole;
-    if (is_read(digits.data(), large)) return large;
-    if (is_read(digits.data(), real)) return real;
-    throw NoLiteral();
+    text.insert(is_negative ? 1 : 0, "0x");
+    return record({"int", std::move(text)});
+  }
+  static Value record(Value::List parts) {
+    constexpr std::int8_t kRecord = 3;
+    return Value::Extension{kRecord, Value(std::move(parts)).encode()};
   }
 
   Value text(char quote) {
     std::string found;
     while (!takes_now(quote)) {
       if (takes_now('\\'))
-        found += escape();
+        append_escape(found, quote);
       else
-        found += character();
+        found += plain_character();
     }
     return found;
   }
   Value bytes(char quote) {
     Value::Bytes found;
     while (!takes_now(quote)) {
-      std::string part = takes_now('\\') ? byte_escape() : std::string(1, character());
+      std::string part;
+      if (takes_now('\\'))
+        append_byte_escape(part, quote);
+      else if (static_cast<unsigned char>(part.append(1, plain_character()).front()) >= 0x80)
+        throw NoLiteral();
       for (const char byte : part) found.push_back(static_cast<std::byte>(byte));
     }
     return found;
   }
-  std::string byte_escape() {
-    if (takes_now('x')) return {static_cast<char>(hex(2))};
-    if (left_.starts_with('u') || left_.starts_with('U')) return {'\\', character()};
-    return escape();
+  char plain_character() {
+    const char found = character();
+    if (found == '\n' || found == '\r') throw NoLiteral();
+    return found;
   }
-  std::string escape() {
-    constexpr std::string_view kNames = "abfnrtv\\'\"/";
-    constexpr std::string_view kCharacters("\a\b\f\n\r\t\v\\'\"/");
-    const char name = character();
-    if (name == '\n') return "";  // the line goes on
-    if (const std::size_t at = kNames.find(name); at != std::string_view::npos)
-      return {kCharacters[at]};
-    std::string found;
-    if (name >= '0' && name < '8') {
-      auto code = static_cast<std::uint32_t>(name - '0');
-      for (int i = 0; i < 2 && !left_.empty() && left_.front() >= '0' && left_.front() < '8'; ++i)
-        code = 8 * code + static_cast<std::uint32_t>(character() - '0');
-      append_utf8(found, code);
-      return found;
+  void append_byte_escape(std::string& text, char quote) {
+    if (takes_now('x')) {
+      text += static_cast<char>(hex(2));
+    } else if (const auto code = octal()) {
+      text += static_cast<char>(*code);
+    } else if (left_.starts_with('u') || left_.starts_with('U') || left_.starts_with('N')) {
+      text += {'\\', character()};  // no escape in bytes
+    } else {
+      append_escape(text, quote);
     }
-    if (name == 'x' || name == 'u' || name == 'U') {
+  }
+  void append_escape(std::string& text, char quote) {
+    constexpr std::string_view kNames = "abfnrtv\\'\"";
+    constexpr std::string_view kCharacters("\a\b\f\n\r\t\v\\'\"");
+    if (const auto code = octal()) return append_utf8(text, *code);
+    const char name = character();
+    if (name == '\n') return;  // the line goes on
+    if (name == 'N') throw NoLiteral();
+    if (const std::size_t at = kNames.find(name); at != std::string_view::npos) {
+      text += kCharacters[at];
+    } else if (name == '/' && quote == '"') {  // of JSON
+      text += name;
+    } else if (name == 'x' || name == 'u' || name == 'U') {
       std::uint32_t code = hex(name == 'x' ? 2 : name == 'u' ? 4 : 8);
       if (code >= 0xd800 && code < 0xdc00 && takes("\\u")) code = pair(code, hex(4));
       if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) throw NoLiteral();
-      append_utf8(found, code);
-      return found;
+      append_utf8(text, code);
+    } else {
+      text += {'\\', name};
     }
-    return {'\\', name};
+  }
+  // Returns the number in at most three octal digits; nothing if there are none.
+  std::optional<std::uint32_t> octal() {
+    std::optional<std::uint32_t> code;
+    for (int i = 0; i < 3 && !left_.empty() && left_.front() >= '0' && left_.front() < '8'; ++i)
+      code = 8 * code.value_or(0) + static_cast<std::uint32_t>(character() - '0');
+    return code;
   }
   // Returns the character of two units of UTF-16.
   static std::uint32_t pair(std::uint32_t high, std::uint32_t low) {

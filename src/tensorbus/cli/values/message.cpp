@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <system_error>
 
 #include "tensorbus/cli/json.hpp"
@@ -34,14 +35,36 @@ std::optional<Value::Map> pairs_in(const Value::List& record) {
   return map;
 }
 
+// Returns the tensor of another library than NumPy and PyTorch, and the number of a scalar of
+// NumPy; nothing for other records.
+std::optional<Value> plain_value(const Value::List& record) {
+  if (record.size() == 2 && record[1].is<std::int64_t>() &&
+      (record[0] == Value("dlpack") || record[0] == Value("jax") ||
+       record[0] == Value("memoryview")) &&
+      std::in_range<std::uint32_t>(record[1].as<std::int64_t>()))
+    return TensorIndex{static_cast<std::uint32_t>(record[1].as<std::int64_t>())};
+  if (record.size() == 3 && record[0] == Value("numpy.scalar") && record[1].is<std::string>() &&
+      record[2].is<Value::Bytes>())
+    return number_of(record[1].as<std::string>(), record[2].as<Value::Bytes>());
+  return std::nullopt;
+}
+
 bool is_set(const Value::List& record) {
   return !record.empty() && (record[0] == Value("set") || record[0] == Value("frozenset"));
 }
 
-bool is_whole_number(const Value& value) {
-  if (value.is<std::int64_t>() || value.is<std::uint64_t>()) return true;
-  const Value::List record = internal::record_in(value);  // of an integer of more than 64 bits
-  return record.size() == 2 && record[0] == Value("int");
+// The last one of each name, in the place of the first one: 1 and "1" have one name.
+std::vector<Message::Field> with_unique_names(const std::vector<Message::Field>& fields) {
+  std::vector<Message::Field> found;
+  std::map<std::string, std::size_t> places;
+  for (const Message::Field& field : fields) {
+    const auto [place, is_new] = places.emplace(field.first, found.size());
+    if (is_new)
+      found.push_back(field);
+    else
+      found[place->second].second = field.second;
+  }
+  return found;
 }
 
 void add_number(std::string& text, const std::optional<double>& number) {
@@ -50,12 +73,19 @@ void add_number(std::string& text, const std::optional<double>& number) {
 
 }  // namespace
 
-Message::Message(const Sample& sample) : tensors_(sample.tensors()) {
-  if (sample.field_bytes().empty() && tensors_.size() == 1)
-    value_ = TensorIndex{0};
-  else
-    value_ = sample.fields();
+Message::Message(Value value, std::span<const Tensor> tensors, std::size_t depth)
+    : value_(std::move(value)), tensors_(tensors), depth_(depth) {
+  // A record has bytes of its own, so that the limit of a message does not hold for what is in it.
+  constexpr std::size_t kMaxDepth = 64;
+  if (depth > kMaxDepth) throw Error(Code::kProtocol, "sample.fields: nested too deep");
+  if (value_.is<Value::Extension>())
+    if (const auto found = plain_value(internal::record_in(value_))) value_ = *found;
 }
+
+Message::Message(const Sample& sample)
+    : Message(sample.field_bytes().empty() && sample.tensors().size() == 1 ? Value(TensorIndex{0})
+                                                                           : sample.fields(),
+              sample.tensors()) {}
 
 const Tensor* Message::tensor() const {
   if (!value_.is<TensorIndex>()) return nullptr;
@@ -147,7 +177,7 @@ void Message::add_json(std::string& text) const {
   const char* comma = "";
   if (const auto found = fields()) {
     text += '{';
-    for (const auto& [name, value] : *found) {
+    for (const auto& [name, value] : with_unique_names(*found)) {
       text.append(std::exchange(comma, ", ")).append(json_text(name)).append(": ");
       value.add_json(text);
     }
@@ -181,8 +211,10 @@ void Message::add_json(std::string& text) const {
     text += json_text(value_.as<double>());
   } else if (value_.is<bool>()) {
     text += value_.as<bool>() ? "true" : "false";
-  } else if (is_whole_number(value_)) {
+  } else if (value_.is<std::int64_t>() || value_.is<std::uint64_t>()) {
     text += plain_text(value_);
+  } else if (const auto number = large_number_text(value_)) {
+    text += *number;
   } else if (const Value::List record = internal::record_in(value_); is_set(record)) {
     part(Value::List(record.begin() + 1, record.end())).add_json(text);
   } else if (value_.is<std::nullptr_t>()) {

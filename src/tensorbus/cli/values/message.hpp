@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,15 +14,15 @@
 
 namespace tensorbus::cli {
 
-// A part of a message, or all of it: a value, and the tensors to which it refers.
+// A part of a message, or all of it: a value, and the tensors to which it refers. Each function
+// throws Error(kProtocol) for a message of more than 64 levels, and for malformed records.
 class Message {
  public:
   using Field = std::pair<std::string, Message>;     // its name and its value
   using Cell = std::pair<std::string, std::string>;  // its path and its text
 
   // The tensors must live longer.
-  Message(Value value, std::span<const Tensor> tensors)
-      : value_(std::move(value)), tensors_(tensors) {}
+  Message(Value value, std::span<const Tensor> tensors, std::size_t depth = 0);
   explicit Message(const Sample& sample);
 
   const Value& value() const { return value_; }
@@ -48,10 +49,11 @@ class Message {
                  const std::string& indent) const;
   void add_json(std::string& text) const;
   void add_cells(std::vector<Cell>& cells, const std::string& name) const;
-  Message part(const Value& value) const { return {value, tensors_}; }
+  Message part(const Value& value) const { return {value, tensors_, depth_ + 1}; }
 
   Value value_;
   std::span<const Tensor> tensors_;
+  std::size_t depth_ = 0;  // levels above it
 };
 
 }  // namespace tensorbus::cli

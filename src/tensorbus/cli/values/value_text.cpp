@@ -23,10 +23,21 @@ constexpr std::size_t kMaxDigits = 40;       // of a whole number
 constexpr std::size_t kMaxHexDigits = 4096;  // of a number that is written in decimal digits
 constexpr std::string_view kLeftOut = "...";
 
+// A record has bytes of its own, so that the limit of a message does not hold for what is in it.
+constexpr std::size_t kMaxDepth = 64;
+
 struct Limits {
   std::size_t items = kNoLimit;
   std::size_t characters = kNoLimit;
   std::size_t digits = kNoLimit;
+  std::size_t depth = kMaxDepth;  // levels that may follow
+
+  Limits inner() const {
+    if (depth == 0) throw Error(Code::kProtocol, "sample.fields: nested too deep");
+    Limits limits = *this;
+    --limits.depth;
+    return limits;
+  }
 };
 
 std::string escaped(const char* format, std::uint32_t code) {
@@ -64,44 +75,74 @@ char quote_of(std::string_view text) {
   return has_single && text.find('"') == std::string_view::npos ? '"' : '\'';
 }
 
-// Leaves out the middle of a text that has more characters.
-std::string shortened(std::string text, std::size_t most) {
+constexpr std::size_t kHead = (kMaxCharacters - kLeftOut.size()) / 2;
+constexpr std::size_t kTail = kMaxCharacters - kLeftOut.size() - kHead;
+
+// Returns the first characters, and the last ones.
+std::string first_characters(std::string_view text, std::size_t count) {
+  std::string found;
+  for (; count != 0 && !text.empty(); --count) {
+    const Character character = first_character(text);
+    found += character.bytes;
+    text.remove_prefix(character.bytes.size());
+  }
+  return found;
+}
+std::string last_characters(std::string_view text, std::size_t count) {
+  constexpr std::size_t kLongest = 4;  // bytes of a character
+  if (text.size() > kLongest * count) text.remove_prefix(text.size() - kLongest * count);
   const std::vector<Character> all = characters_of(text);
-  if (all.size() <= most) return text;
+  std::string found;
+  for (std::size_t i = all.size() - std::min(count, all.size()); i < all.size(); ++i)
+    found += all[i].bytes;
+  return found;
+}
+
+// Leaves out the middle of a text that has more characters.
+std::string shortened(const std::string& text, std::size_t most) {
+  if (most == kNoLimit || characters_of(text).size() <= most) return text;
   const std::size_t head = (most - kLeftOut.size()) / 2;
-  const std::size_t tail = most - kLeftOut.size() - head;
-  std::string made;
-  for (std::size_t i = 0; i < head; ++i) made += all[i].bytes;
-  made += kLeftOut;
-  for (std::size_t i = all.size() - tail; i < all.size(); ++i) made += all[i].bytes;
-  return made;
+  return first_characters(text, head) + std::string(kLeftOut) +
+         last_characters(text, most - kLeftOut.size() - head);
 }
 
-// Bytes of a long text that are quoted at all: its begin and end, with all that escapes may need.
-std::string_view both_ends(const std::string& text, std::string& kept, std::size_t most) {
-  if (most == kNoLimit || text.size() <= 8 * most) return text;
-  kept = text.substr(0, 4 * most) + text.substr(text.size() - 4 * most);
-  return kept;
+std::string short_literal(const std::string& text, const Limits& limits) {
+  if (limits.characters == kNoLimit) return text_literal(text);
+  const std::string begin = first_characters(text, kMaxCharacters);
+  if (begin.size() == text.size())
+    if (std::string literal = text_literal(text); characters_of(literal).size() <= kMaxCharacters)
+      return literal;
+  const std::string literal =
+      text_literal(first_characters(text, kHead) + last_characters(text, kTail));
+  return first_characters(literal, kHead) + std::string(kLeftOut) + last_characters(literal, kTail);
 }
 
-std::string bytes_text(const Value::Bytes& bytes) {
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  const char quote = quote_of(text);
-  std::string made = std::string("b") + quote;
-  for (const char byte : text) {
+void append_escaped(std::string& to, std::string_view bytes, char quote) {
+  for (const char byte : bytes) {
     const auto code = static_cast<std::uint8_t>(byte);
     if (byte == quote || byte == '\\')
-      made.append("\\").append(1, byte);
+      to.append("\\").append(1, byte);
     else if (byte == '\n')
-      made += "\\n";
+      to += "\\n";
     else if (byte == '\r')
-      made += "\\r";
+      to += "\\r";
     else if (byte == '\t')
-      made += "\\t";
+      to += "\\t";
     else
-      made += code >= 0x20 && code < 0x7f ? std::string(1, byte) : escaped("\\x%02x", code);
+      to += code >= 0x20 && code < 0x7f ? std::string(1, byte) : escaped("\\x%02x", code);
   }
-  return made + quote;
+}
+
+std::string bytes_literal(const Value::Bytes& bytes, const Limits& limits) {
+  std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const char quote = quote_of(text);
+  std::string made = std::string("b") + quote;
+  if (limits.characters != kNoLimit && text.size() > 2 * kMaxCharacters) {
+    append_escaped(made, text.substr(0, kMaxCharacters), quote);  // the middle is not shown
+    text.remove_prefix(text.size() - kMaxCharacters);
+  }
+  append_escaped(made, text, quote);
+  return shortened(made + quote, limits.characters);
 }
 
 std::string text_of(const Value& value, const Limits& limits);
@@ -111,7 +152,7 @@ std::string items_text(const Value::List& items, const char* begin, const char* 
   std::string made = begin;
   const std::size_t count = std::min(items.size(), limits.items);
   for (std::size_t i = 0; i < count; ++i)
-    made.append(i == 0 ? "" : ", ").append(text_of(items[i], limits));
+    made.append(i == 0 ? "" : ", ").append(text_of(items[i], limits.inner()));
   if (count < items.size()) made.append(", ").append(kLeftOut);
   return made + end;
 }
@@ -136,9 +177,29 @@ std::string decimal_text(const std::string& hex) {
 bool is_hex(const Value& value) {
   if (!value.is<std::string>()) return false;
   const std::string& text = value.as<std::string>();
-  const std::size_t sign = text.starts_with('-') ? 1 : 0;
-  return text.substr(sign).starts_with("0x") && text.size() < kMaxHexDigits &&
-         text.find_first_not_of("0123456789abcdef", sign + 2) == std::string::npos;
+  const std::size_t begin = text.starts_with('-') ? 3 : 2;
+  return text.size() > begin && text.size() < kMaxHexDigits && text.substr(begin - 2, 2) == "0x" &&
+         text.find_first_not_of("0123456789abcdef", begin) == std::string::npos;
+}
+
+bool are_all(const Value::List& items, bool (*is)(const Value&)) {
+  return std::ranges::all_of(items, is);
+}
+double real_of(const Value& value) {
+  if (value.is<double>()) return value.as<double>();
+  return value.is<std::int64_t>() ? static_cast<double>(value.as<std::int64_t>())
+                                  : static_cast<double>(value.as<std::uint64_t>());
+}
+
+// As Python shows a set that can be sorted.
+Value::List sorted_items(Value::List items) {
+  if (are_all(items, [](const Value& item) { return item.is<std::string>(); }))
+    std::ranges::sort(items, {}, [](const Value& item) { return item.as<std::string>(); });
+  else if (are_all(items, [](const Value& item) {
+             return item.is<std::int64_t>() || item.is<std::uint64_t>() || item.is<double>();
+           }))
+    std::ranges::sort(items, {}, real_of);
+  return items;
 }
 
 // A value of a type that only Python has, e.g. a set.
@@ -148,10 +209,11 @@ std::string record_text(const Value& value, const Limits& limits) {
   const std::string& name = record.front().as<std::string>();
   const Value::List parts(record.begin() + 1, record.end());
   if (name == "handle" && parts.size() == 1) return plain_text(parts[0]);
-  if (name == "int" && parts.size() == 1 && is_hex(parts[0]))
-    return shortened(decimal_text(parts[0].as<std::string>()), limits.digits);
-  if (name == "set" && !parts.empty()) return items_text(parts, "{", "}", limits);
-  if (name == "frozenset" && !parts.empty()) return items_text(parts, "frozenset({", "})", limits);
+  if (const auto number = large_number_text(value)) return shortened(*number, limits.digits);
+  const Value::List shown_items = limits.items == kNoLimit ? parts : sorted_items(parts);
+  if (name == "set" && !parts.empty()) return items_text(shown_items, "{", "}", limits);
+  if (name == "frozenset" && !parts.empty())
+    return items_text(shown_items, "frozenset({", "})", limits);
   if (name == "complex" && parts.size() == 2 && parts[0].is<double>() && parts[1].is<double>())
     return complex_text(parts[0].as<double>(), parts[1].as<double>());
   return items_text(parts, (name + '(').c_str(), ")", limits);
@@ -161,7 +223,7 @@ std::string map_text(const Value::Map& map, const Limits& limits) {
   std::string made = "{";
   for (const auto& [key, value] : map)
     made.append(made.size() == 1 ? "" : ", ")
-        .append(text_of(key, limits) + ": " + text_of(value, limits));
+        .append(text_of(key, limits.inner()) + ": " + text_of(value, limits.inner()));
   return made + '}';
 }
 
@@ -178,10 +240,9 @@ std::string text_of(const Value& value, const Limits& limits) {
         } else if constexpr (std::same_as<Is, double>) {
           return number_text(is);
         } else if constexpr (std::same_as<Is, std::string>) {
-          std::string kept;
-          return shortened(text_literal(both_ends(is, kept, limits.characters)), limits.characters);
+          return short_literal(is, limits);
         } else if constexpr (std::same_as<Is, Value::Bytes>) {
-          return shortened(bytes_text(is), limits.characters);
+          return bytes_literal(is, limits);
         } else if constexpr (std::same_as<Is, Value::List>) {
           return items_text(is, "[", "]", limits);
         } else if constexpr (std::same_as<Is, Value::Tuple>) {
@@ -222,6 +283,7 @@ std::string complex_text(double real, double imaginary) {
 }
 
 std::string short_number_text(double number) {
+  if (std::isnan(number)) return "nan";
   std::array<char, 32> text{};
   (void)std::snprintf(text.data(), text.size(), "%.6g", number);
   return text.data();
@@ -236,6 +298,12 @@ std::string text_literal(std::string_view text) {
 
 std::string value_text(const Value& value) {
   return text_of(value, {kMaxItems, kMaxCharacters, kMaxDigits});
+}
+
+std::optional<std::string> large_number_text(const Value& value) {
+  const Value::List record = internal::record_in(value);
+  if (record.size() != 2 || record[0] != Value("int") || !is_hex(record[1])) return std::nullopt;
+  return decimal_text(record[1].as<std::string>());
 }
 
 std::string whole_text(const Value& value) { return text_of(value, {}); }

@@ -12,7 +12,7 @@
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
-#include "tensorbus/cli/served_queues.hpp"
+#include "tensorbus/cli/service/offers.hpp"
 #include "tensorbus/cli/texts.hpp"
 #include "tensorbus/cli/values/message.hpp"
 #include "tensorbus/cli/values/value_text.hpp"
@@ -77,22 +77,18 @@ Parameters request_to(const std::string& node, Value::Map request, const Asking&
   return found->as<Value::List>();
 }
 
-// Returns the number of processes that offer each service of parameters.
-std::map<std::string, int> offered(const Inspection& inspection) {
-  std::map<std::string, int> counts;
-  for (const auto& [process, queue] : queues_of(inspection))
-    if (!queue->service.empty()) ++counts[queue->service];
-  return counts;
+std::string several(std::size_t count, const std::string& node) {
+  return std::to_string(count) + " nodes have the name " + shown(text_literal(node)) +
+         ": give each its own name";
 }
 
 // Asks the only node of this name.
-Parameters ask_one(const std::string& node, Value::Map request, Asking& asking) {
-  const int count = offered(asking.inspect())[service_of(node)];
-  const std::string name = shown(text_literal(node));
-  if (count == 0) throw Exit(kFailed, "no running node " + name + " has parameters");
-  if (count > 1)
-    throw Exit(kFailed,
-               std::to_string(count) + " nodes have the name " + name + ": give each its own name");
+Parameters ask_one(const std::string& node, Value::Map request, const Asking& asking) {
+  const Offers offers = offers_of(service_of(node), node, asking.domain,
+                                  tensorbus::inspect(asking.domain, asking.short_limit()));
+  if (offers.all() == 0)
+    throw Exit(kFailed, "no running node " + shown(text_literal(node)) + " has parameters");
+  if (offers.all() > 1) throw Exit(kFailed, several(offers.all(), node));
   return request_to(node, std::move(request), asking);
 }
 
@@ -101,11 +97,10 @@ std::string no_answer(const Asking& asking) {
 }
 
 // Returns the parameters of a node; nothing, and a line on standard error, if it does not reply.
-std::optional<Parameters> parameters_of(const std::string& node, int count, const Asking& asking) {
+std::optional<Parameters> parameters_of(const std::string& node, const Asking& asking) {
   std::string why;
   try {
-    if (count == 1) return request_to(node, {}, asking);
-    why = std::to_string(count) + " nodes have the name: give each its own name";
+    return request_to(node, {}, asking);
   } catch (const Error& error) {
     why = error.code() == Code::kTimeout ? no_answer(asking) : shown(error.what());
   } catch (const Exit& refused) {
@@ -118,19 +113,18 @@ std::optional<Parameters> parameters_of(const std::string& node, int count, cons
 // Asks all nodes at the same time.
 std::map<std::string, Parameters> ask_all(const Asking& asking) {
   const Inspection inspection = tensorbus::inspect(asking.domain, asking.limit());
-  std::map<std::string, int> counts = offered(inspection);
-  std::set<std::string> silent;
-  for (const ParticipantReport& process : inspection.participants)
-    if (!process.error.empty()) silent.insert(process.participant.hex());
   std::map<std::string, std::future<std::optional<Parameters>>> requests;
-  std::set<std::string> named;
-  for (const NodeInfo& node : list_nodes(participant_of(asking.domain))) {
-    if (!named.insert(node.name).second) continue;
-    if (const int count = counts[service_of(node.name)]; count != 0)
-      requests[node.name] =
-          std::async(std::launch::async, [=] { return parameters_of(node.name, count, asking); });
-    else if (silent.contains(node.participant.hex()))
-      print_error("node " + shown(node.name) + ": " + no_answer(asking));
+  std::set<std::string> names;
+  for (const NodeInfo& node : list_nodes(participant_of(asking.domain))) names.insert(node.name);
+  for (const std::string& name : names) {
+    const Offers offers = offers_of(service_of(name), name, asking.domain, inspection);
+    if (offers.all() > 1)
+      print_error(several(offers.all(), name));
+    else if (!offers.silent.empty())
+      print_error("node " + shown(name) + ": " + no_answer(asking));
+    else if (offers.count == 1)
+      requests[name] =
+          std::async(std::launch::async, [&asking, name] { return parameters_of(name, asking); });
   }
   std::map<std::string, Parameters> found;
   for (auto& [node, request] : requests)

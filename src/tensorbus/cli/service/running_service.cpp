@@ -1,4 +1,4 @@
-#include "tensorbus/cli/running_service.hpp"
+#include "tensorbus/cli/service/running_service.hpp"
 
 #include <chrono>
 #include <exception>
