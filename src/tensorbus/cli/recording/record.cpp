@@ -146,7 +146,8 @@ void record(RecordOptions& options) {
   if (options.seconds >= 0) end = steady_clock::now() + nanoseconds_in(options.seconds);
   recorder.run(*signals, end);
   recorder.complete();
-  signals.reset();  // perhaps nobody reads what is printed
+  std::signal(SIGUSR1, SIG_IGN);  // a snapshot is asked for too late
+  signals.reset();                // perhaps nobody reads what is printed
   recorder.report();
 }
 
