@@ -112,7 +112,7 @@ def test_one_that_dies_while_it_has_nothing_is_replaced() -> None:
 
 @pytest.mark.parametrize("retries", [0, 100])
 def test_kills_at_any_moment_lose_and_double_nothing(retries: int) -> None:
-    count = 150
+    count = 40 if SANITIZED else 150  # there, a worker starts in seconds
     with tb.Queue() as ran, tb.WorkerPool(note, workers=2, retries=retries, **QUICK) as pool:
 
         def kill_some() -> None:

@@ -105,10 +105,11 @@ def test_an_item_that_no_worker_has_begun_in_time_is_dropped() -> None:
 
 def test_an_item_that_a_worker_has_begun_is_not_dropped() -> None:
     with Gate() as gate, tb.WorkerPool(pass_gate, workers=1, **QUICK) as pool:
-        running = pool.submit(gate, timeout=0.5)
+        assert pool.ready(PATIENCE)
+        running = pool.submit(gate, timeout=1.0)
         gate.who()
         with pytest.raises(tb.Timeout):
-            pool.submit(1, timeout=0.6).result(PATIENCE)
+            pool.submit(1, timeout=1.1).result(PATIENCE)
         gate.let_one_through()
         assert isinstance(running.result(PATIENCE), Gate)
 

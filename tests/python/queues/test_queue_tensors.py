@@ -141,7 +141,8 @@ def test_memory_comes_back_to_a_producer_that_does_nothing_more(
         assert other.hear() == "put"
         assert used(other) > 0
         items = [line.get(timeout=PATIENCE) for _ in range(100)]
-        assert used(other) > 0
+        if size > 64:  # small ones are copied
+            assert used(other) > 0
         assert [number_of(item) for item in items] == list(range(100))
         items.clear()
         eventually(lambda: used(other) == 0)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, Elsewhere, hear, tell
+from support.harness import PATIENCE, SANITIZED, Elsewhere, hear, tell
 from support.shortage import Refusals, limit_descriptors, no_descriptor_left
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="its allocator cannot be forked beside threads")
 
 MOST = 128
 SOON = 1.0

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import tensorbus as tb
-from support.harness import PATIENCE, eventually
+from support.harness import PATIENCE, SANITIZED, eventually
 from support.pipelines import Up
 from tensorbus._up.client import ask, find, logs
 from tensorbus._up.control import Request
@@ -84,6 +84,7 @@ def test_clients_that_read_nothing_delay_the_end_once(up: Start) -> None:
         assert time.monotonic() - begin < PATIENCE
 
 
+@pytest.mark.skipif(SANITIZED, reason="its allocator keeps memory that was freed")
 def test_what_a_follower_sends_is_not_kept(up: Start) -> None:
     pipeline = up('[process.a]\nrun = "sleep 1000"')
     pipeline.state("a", "running")

@@ -8,7 +8,7 @@ import re
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tensorbus as tb
@@ -38,6 +38,9 @@ FRAMES: list[tuple[Frame, int]] = [
     (Ended(True, 9, ""), 3),
     (Ping(7), 0),
 ]
+
+# The machine may do other things, too.
+BUSY = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 class Collector:
@@ -85,6 +88,7 @@ def zstd(data: bytes, stream: int) -> bytes:
     return frames.zstd_chunk(body, stream)
 
 
+@BUSY
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=8), st.sampled_from([16, 64, 4096]))
 def test_frames_come_out_however_the_bytes_are_cut(sizes: list[int], ahead: int) -> None:
     payload = random.Random(1).randbytes(700)
@@ -117,12 +121,14 @@ def test_nonsense_is_named(data: bytes, named: str) -> None:
         feed(data, [len(data)])
 
 
+@BUSY
 @given(st.binary(max_size=300), st.integers(0, 12))
 def test_a_body_of_any_bytes_is_a_frame_or_a_protocol_error(body: bytes, number: int) -> None:
     with contextlib.suppress(tb.ProtocolError):
         assert isinstance(frames.decode(number, body), Frame)
 
 
+@BUSY
 @given(st.data())
 def test_a_frame_with_some_bytes_changed_is_a_frame_or_a_protocol_error(
     data: st.DataObject,
