@@ -24,7 +24,7 @@ def tried(kind: type[Peer]) -> dict[str, Any]:
     if why is not None:
         return {"absent": why}
     try:
-        return {"sizes": measure(kind, SIZES, SHORT)}
+        return {"sizes": measure(kind, SIZES, SHORT, kind.patience)}
     except Failed as failure:
         return {"failed": str(failure)}
 

@@ -30,6 +30,7 @@ class Peer:
     receives: ClassVar[bool] = True  # in the process that is forked for it
     streams: ClassVar[bool] = True  # a second message does not write over the first
     starts_slowly: ClassVar[bool] = False  # too slowly for a quick run
+    patience: ClassVar[float] = PATIENCE
 
     def __init__(self, folder: Path) -> None:
         """`folder` is there for both, and empty: for sockets and domains."""

@@ -40,6 +40,7 @@ class Ray(Peer):
     receives = False
     streams = False
     starts_slowly = True
+    patience = 5 * PATIENCE  # its processes start for minutes if others compute, too
 
     def open_sender(self) -> None:
         core = os.sched_getaffinity(0)
@@ -54,7 +55,7 @@ class Ray(Peer):
         self.pending = self.actor.take.remote(self.ray.put(message.numpy()))
 
     def answer(self) -> tuple[int, int, int]:
-        stamps: tuple[int, int, int] = self.ray.get(self.pending, timeout=PATIENCE)
+        stamps: tuple[int, int, int] = self.ray.get(self.pending, timeout=self.patience)
         return stamps
 
     def close(self) -> None:

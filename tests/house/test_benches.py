@@ -223,24 +223,24 @@ FAST = [
 SLOW = ["Ray objects"]
 
 
-def bench_python(*arguments: str) -> str:
+def bench_python(*arguments: str, timeout: float = 100) -> str:
     done = subprocess.run(
         [sys.executable, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(BENCH), *sys.path])},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def peers(*names: str) -> str:
-    return bench_python("-m", "peers", *names)
+def peers(*names: str, timeout: float = 100) -> str:
+    return bench_python("-m", "peers", *names, timeout=timeout)
 
 
-def tried(*names: str) -> dict[str, Any]:
-    found = [json.loads(line) for line in peers(*names).splitlines()]
+def tried(*names: str, timeout: float = 100) -> dict[str, Any]:
+    found = [json.loads(line) for line in peers(*names, timeout=timeout).splitlines()]
     return {each["name"]: each for each in found}
 
 
@@ -266,10 +266,11 @@ def test_messages_go_through_the_peer(name: str, fast: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # it starts for minutes if others compute, too
 @pytest.mark.usefixtures("torch")
 @pytest.mark.parametrize("name", SLOW)
 def test_messages_go_through_the_slow_peer(name: str) -> None:
-    check(tried(name)[name])
+    check(tried(name, timeout=500)[name])
 
 
 BROKEN = """
