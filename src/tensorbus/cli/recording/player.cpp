@@ -21,26 +21,29 @@ namespace {
 struct PlayerRequest {
   Asking asking;
   std::string name = kPlayerName;
-  void add_to(CLI::App& command) {
+  void add_name_to(CLI::App& command) {
     command.add_option("--name", name, "The --name of the player.  [default: player]")
         ->option_text("NAME");
     asking.timeout = 5;
     asking.add_to(command);
   }
 };
+struct PlainRequest : PlayerRequest {
+  void add_to(CLI::App& command) { add_name_to(command); }
+};
 struct StepRequest : PlayerRequest {
   std::uint64_t count = 1;
   void add_to(CLI::App& command) {
     command.add_option("COUNT", count, "How many messages.  [default: 1; x>=1]")
         ->check(at_least_one());
-    PlayerRequest::add_to(command);
+    add_name_to(command);
   }
 };
 struct RateRequest : PlayerRequest {
   double rate = 1;
   void add_to(CLI::App& command) {
     command.add_option("RATE", rate, "Speed; 2: twice as fast as recorded.")->required();
-    PlayerRequest::add_to(command);
+    add_name_to(command);
   }
 };
 
@@ -77,9 +80,9 @@ void request_and_print(PlayerRequest& options, Value::Map request) {
   print_pair("late", late.data());
 }
 
-void show_player(PlayerRequest& options) { request_and_print(options, {{"do", "status"}}); }
-void pause(PlayerRequest& options) { request_and_print(options, {{"do", "pause"}}); }
-void resume(PlayerRequest& options) { request_and_print(options, {{"do", "resume"}}); }
+void show_player(PlainRequest& options) { request_and_print(options, {{"do", "status"}}); }
+void pause(PlainRequest& options) { request_and_print(options, {{"do", "pause"}}); }
+void resume(PlainRequest& options) { request_and_print(options, {{"do", "resume"}}); }
 void step(StepRequest& options) {
   request_and_print(options, {{"do", "step"}, {"count", options.count}});
 }

@@ -29,7 +29,7 @@ constexpr const char* kBridgeTopic = "tensorbus/bridge";  // of its status
 struct DelayOptions : MonitorOptions {
   double window = 1.0;
   void add_to(CLI::App& command) {
-    MonitorOptions::add_to(command);
+    add_monitor_to(command);
     command.add_option("--window", window, "Seconds for each line.  [default: 1.0; x>=0.01]")
         ->option_text("S")
         ->check(seconds_from(0.01));

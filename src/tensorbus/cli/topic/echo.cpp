@@ -30,7 +30,7 @@ struct EchoOptions : MonitorOptions {
   std::optional<bool> image;  // by default on a terminal
   bool csv = false;
   void add_to(CLI::App& command) {
-    MonitorOptions::add_to(command);
+    add_monitor_to(command);
     command.add_flag("--once", once, "The same as --count 1.");
     command.add_option("--field", field, "Only this field, as in pose.position or poses.0.")
         ->option_text("TEXT");

@@ -22,7 +22,7 @@ struct MonitorOptions {
   std::string domain;
   bool json = false;
 
-  void add_to(CLI::App& command);
+  void add_monitor_to(CLI::App& command);
 };
 
 // A subscriber for which no publisher waits. The topic may be published later: then a line on

@@ -24,10 +24,10 @@ constexpr std::size_t kMaxFirst = 8;   // elements that are shown of a large ten
 constexpr std::size_t kMaxWhole = 16;  // elements of a tensor that is shown in full
 
 template <typename T>
-constexpr bool is_float =
+constexpr bool kIsFloat =
     std::floating_point<T> || std::same_as<T, Half> || std::same_as<T, BrainFloat>;
 template <typename T>
-constexpr bool is_complex =
+constexpr bool kIsComplex =
     std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
 
 // Calls `visit` with an element of the type of the tensor's elements; not for types that are
@@ -94,9 +94,9 @@ void each_element(const Tensor& tensor, const std::function<bool(T)>& visit) {
 
 template <typename T>
 Value value_of(T element, bool is_bool) {
-  if constexpr (is_complex<T>) {
+  if constexpr (kIsComplex<T>) {
     return complex_text(element.real(), element.imag());
-  } else if constexpr (is_float<T>) {
+  } else if constexpr (kIsFloat<T>) {
     return static_cast<double>(element);
   } else if constexpr (std::signed_integral<T>) {
     return static_cast<std::int64_t>(element);
@@ -108,7 +108,7 @@ Value value_of(T element, bool is_bool) {
 
 template <typename T>
 void add_extent(Figures& figures, const Tensor& tensor) {
-  if constexpr (!is_complex<T>) {
+  if constexpr (!kIsComplex<T>) {
     Extent found{std::numeric_limits<double>::infinity(), 0,
                  -std::numeric_limits<double>::infinity()};
     long double sum = 0;

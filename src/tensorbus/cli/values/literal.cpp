@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -23,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxLevels = 60;         // levels; a message has 64 at most
 constexpr std::size_t kLongestNumber = 4'096;  // of a whole number
 
-struct NoLiteral {};
+struct NoLiteral : std::exception {};
 
 void append_utf8(std::string& text, std::uint32_t code) {
   const auto add = [&](std::uint32_t byte) { text += static_cast<char>(byte); };
@@ -184,7 +185,7 @@ class Reader {
     }
     std::string text;
     for (auto digit = hex.rbegin(); digit != hex.rend(); ++digit)
-      text += "0123456789abcdef"[static_cast<unsigned>(*digit)];
+      text += "0123456789abcdef"[static_cast<unsigned char>(*digit)];
     if (text.empty()) return 0;
     text.insert(0, is_negative ? "-" : "");
     std::int64_t small = 0;
