@@ -140,8 +140,11 @@ bool complete(const CLI::App& all) {
   const bool is_bash = asked == "complete_bash";
   const std::string line = variable(is_bash ? "COMP_WORDS" : "_TYPER_COMPLETE_ARGS");
   try {
-    for (const auto& [word, help] : Line(all, words_in(line)).candidates())
-      print(is_bash || help.empty() ? word + '\n' : word + '\t' + help + '\n');
+    for (const auto& [word, help] : Line(all, words_in(line)).candidates()) {
+      print(word);
+      if (!is_bash && !help.empty()) print('\t' + help);
+      print("\n");
+    }
   } catch (const std::exception&) {  // no domain, for example: there is nothing to complete
   }
   flush();

@@ -121,17 +121,16 @@ PlayerOptions player_options(const PlayOptions& options, const Recording& record
   if (options.clock && options.clock->empty())
     throw CLI::ValidationError("--clock", "expected the name of a topic");
   const TimeSpan span = time_span(recording, options.start, options.end);
-  PlayerOptions made{.topics = {},
-                     .remap = remap_in(options.remap),
-                     .rate = options.rate,
-                     .loop = options.loop,
-                     .paused = true,
-                     .begin_ns = span.begin_ns,
-                     .end_ns = span.end_ns,
-                     .clock = options.clock.value_or(""),
-                     .device = device_in(options.device),
-                     .domain = options.domain};
-  return made;
+  return {.topics = {},
+          .remap = remap_in(options.remap),
+          .rate = options.rate,
+          .loop = options.loop,
+          .paused = true,
+          .begin_ns = span.begin_ns,
+          .end_ns = span.end_ns,
+          .clock = options.clock.value_or(""),
+          .device = device_in(options.device),
+          .domain = options.domain};
 }
 
 // Plays until the end, a signal, or the key q.

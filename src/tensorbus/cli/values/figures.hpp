@@ -26,6 +26,10 @@ struct Figures {
   std::optional<std::uint64_t> nan_count;
   std::vector<Value> first;  // all elements of a small tensor, else the first ones
 
+  // Returns a field of `extent`, if it is known.
+  std::optional<double> known(double Extent::* field) const {
+    return extent ? std::optional((*extent).*field) : std::nullopt;
+  }
   bool has_all() const;      // whether `first` has all elements
   std::string text() const;  // "uint8 (480, 640) on cpu, min 0, mean 117.25, max 255, 0 NaN: 1 ..."
 };

@@ -195,11 +195,11 @@ void Message::add_json(std::string& text) const {
     for (const std::int64_t size : figures.shape)
       text.append(std::exchange(comma, ", ")).append(std::to_string(size));
     text += "], \"device\": " + json_text(figures.device) + ", \"min\": ";
-    add_number(text, figures.extent ? std::optional(figures.extent->min) : std::nullopt);
+    add_number(text, figures.known(&Extent::min));
     text += ", \"mean\": ";
-    add_number(text, figures.extent ? std::optional(figures.extent->mean) : std::nullopt);
+    add_number(text, figures.known(&Extent::mean));
     text += ", \"max\": ";
-    add_number(text, figures.extent ? std::optional(figures.extent->max) : std::nullopt);
+    add_number(text, figures.known(&Extent::max));
     text += ", \"nan_count\": " +
             (figures.nan_count ? std::to_string(*figures.nan_count) : std::string("null")) +
             ", \"first\": ";
@@ -243,7 +243,8 @@ void Message::add_cells(std::vector<Cell>& cells, const std::string& name) const
     const Figures figures = figures_of(*tensor());
     if (figures.has_all()) return part(figures.first).add_cells(cells, name);
     const auto number = [&](double Extent::* field) {
-      return figures.extent ? number_text((*figures.extent).*field) : "";
+      const auto known = figures.known(field);
+      return known ? number_text(*known) : "";
     };
     cells.emplace_back(path("min"), number(&Extent::min));
     cells.emplace_back(path("mean"), number(&Extent::mean));

@@ -98,12 +98,16 @@ std::string last_characters(std::string_view text, std::size_t count) {
   return found;
 }
 
-// Leaves out the middle of a text that has more characters.
-std::string shortened(const std::string& text, std::size_t most) {
-  if (most == kNoLimit || characters_of(text).size() <= most) return text;
+// Returns the first and the last characters of a text that has more than `most`.
+std::string without_middle(const std::string& text, std::size_t most) {
   const std::size_t head = (most - kLeftOut.size()) / 2;
-  return first_characters(text, head) + std::string(kLeftOut) +
-         last_characters(text, most - kLeftOut.size() - head);
+  return first_characters(text, head)
+      .append(kLeftOut)
+      .append(last_characters(text, most - kLeftOut.size() - head));
+}
+std::string shortened(const std::string& text, std::size_t most) {
+  const bool fits = most == kNoLimit || characters_of(text).size() <= most;
+  return fits ? text : without_middle(text, most);
 }
 
 std::string short_literal(const std::string& text, const Limits& limits) {
@@ -112,9 +116,8 @@ std::string short_literal(const std::string& text, const Limits& limits) {
   if (begin.size() == text.size())
     if (std::string literal = text_literal(text); characters_of(literal).size() <= kMaxCharacters)
       return literal;
-  const std::string literal =
-      text_literal(first_characters(text, kHead) + last_characters(text, kTail));
-  return first_characters(literal, kHead) + std::string(kLeftOut) + last_characters(literal, kTail);
+  const std::string kept = first_characters(text, kHead) + last_characters(text, kTail);
+  return without_middle(text_literal(kept), kMaxCharacters);
 }
 
 void append_escaped(std::string& to, std::string_view bytes, char quote) {
