@@ -1,24 +1,27 @@
 # Installs libtensorbus, its public headers, a CMake package and a pkg-config file. All paths in
-# them are relative, so that the installed tree can be moved, and can live in a wheel.
+# them are relative, so that the installed tree can be moved, and can live in a wheel. Each file is of
+# a component, of which packages are made (TensorbusPackages.cmake): `runtime`, `development` or
+# `command`.
 
 include(CMakePackageConfigHelpers)
 
 # All that users may include; tests/house/test_package.py compiles each of them against the
 # installed tree.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tensorbus"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus")
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus" COMPONENT development)
 
-set(namelink)
+set(namelink NAMELINK_COMPONENT development)
 if(SKBUILD)  # a wheel holds no symbolic links
   set(namelink NAMELINK_SKIP)
 endif()
 install(TARGETS tensorbus EXPORT tensorbusTargets
-        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ${namelink})
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT runtime ${namelink})
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/tensorbus")
-install(EXPORT tensorbusTargets NAMESPACE tensorbus:: DESTINATION "${package_dir}")
+install(EXPORT tensorbusTargets NAMESPACE tensorbus:: DESTINATION "${package_dir}"
+        COMPONENT development)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/tensorbusConfig.cmake.in"
                               "${PROJECT_BINARY_DIR}/tensorbusConfig.cmake"
                               INSTALL_DESTINATION "${package_dir}")
@@ -26,7 +29,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tensorbusConfigVersion.c
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tensorbusConfig.cmake"
               "${PROJECT_BINARY_DIR}/tensorbusConfigVersion.cmake"
-        DESTINATION "${package_dir}")
+        DESTINATION "${package_dir}" COMPONENT development)
 
 set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
@@ -45,4 +48,5 @@ if(SKBUILD)  # no namelink, and the loader looks into no package of Python
 endif()
 configure_file("${PROJECT_SOURCE_DIR}/cmake/tensorbus.pc.in"
                "${PROJECT_BINARY_DIR}/tensorbus.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/tensorbus.pc" DESTINATION "${pkgconfig_dir}")
+install(FILES "${PROJECT_BINARY_DIR}/tensorbus.pc" DESTINATION "${pkgconfig_dir}"
+        COMPONENT development)

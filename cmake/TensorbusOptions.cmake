@@ -2,14 +2,15 @@ option(TENSORBUS_BUILD_TESTS "Build the C++ tests (needs GoogleTest)" OFF)
 option(TENSORBUS_BUILD_BENCH "Build the C++ benchmarks" OFF)
 option(TENSORBUS_BUILD_EXAMPLES "Build the C++ examples" OFF)
 option(TENSORBUS_BUILD_PYTHON "Build the Python module (pip does this)" OFF)
-# Not in a wheel, which has the command of the Python package. For another processor CLI11 is there only
-# if somebody has said so: this machine's headers are not for it.
 find_package(CLI11 2.1 CONFIG QUIET)
 set(command_default ${CLI11_FOUND})
-if(SKBUILD OR CMAKE_CROSSCOMPILING)
+# The tests of another processor do not run it, and a project that has this one in itself has no use
+# for it.
+if((CMAKE_CROSSCOMPILING AND NOT SKBUILD) OR NOT PROJECT_IS_TOP_LEVEL)
   set(command_default OFF)
 endif()
 option(TENSORBUS_BUILD_COMMAND "Build the command tensorbus (needs CLI11)" ${command_default})
+option(TENSORBUS_BUILD_PACKAGES "Prepare Debian packages, which cpack makes (scripts/deb)" OFF)
 option(TENSORBUS_BUILD_FUZZERS "Build the fuzzers (needs Clang and its libFuzzer)" OFF)
 option(TENSORBUS_KILL_POINTS "Compile in the places at which a test can kill a process"
        ${TENSORBUS_BUILD_TESTS})
@@ -17,7 +18,7 @@ option(TENSORBUS_WERROR "Warnings are errors, with the compiler that CI uses (GC
 set(TENSORBUS_SANITIZE "" CACHE STRING "address (with undefined behaviour), thread, or nothing")
 set_property(CACHE TENSORBUS_SANITIZE PROPERTY STRINGS "" address thread)
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 

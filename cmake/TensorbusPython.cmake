@@ -34,11 +34,4 @@ if(SKBUILD)
   if(TARGET _core_stub)
     install(FILES "${PROJECT_BINARY_DIR}/_core.pyi" DESTINATION .)
   endif()
-  # Where shells look for the completion of the commands in <prefix>/bin.
-  set(completion "${PROJECT_SOURCE_DIR}/python/completion")
-  set(share "${SKBUILD_DATA_DIR}/share")
-  install(FILES "${completion}/tensorbus.bash"
-          DESTINATION "${share}/bash-completion/completions" RENAME tensorbus)
-  install(FILES "${completion}/_tensorbus" DESTINATION "${share}/zsh/site-functions")
-  install(FILES "${completion}/tensorbus.fish" DESTINATION "${share}/fish/vendor_completions.d")
 endif()

@@ -6,21 +6,23 @@ python docs/site/command_line.py > docs/reference/command_line.md    with the pa
 from __future__ import annotations
 
 import os
+import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
-from contextlib import redirect_stdout
-from io import StringIO
-from unittest.mock import patch
+from functools import cache
+
+from native_kinds import NATIVE_KINDS
 
 HEAD = """\
 # The command line
 
 Every command as it prints its own help (`--help`). What they show, with examples:
-[see what is going on](../tasks/see.md). `tensorbus doctor`, `tensorbus bridge` and
-`tensorbus-config` need no extra; all others need `pip install 'tensorbus[cli]'`. `python -m
-tensorbus` is the same as `tensorbus`. Some commands also exist [without
-Python](../install.md#the-other-ways).
+[see what is going on](../tasks/see.md). `tensorbus` is a program in C++, which `pip install
+tensorbus` and `cmake --install` install. `doctor`, `bridge` and `tensorbus-config` also need Python
+and no extra. These need `pip install 'tensorbus[cli]'`: `topic pub`, `queue keep`, `recording cut`,
+`merge`, `convert`, `export` and `import`, `metrics`, `up`, `pipeline`, `wait`, `top`, `view` and
+`trace`: `tensorbus` runs them with the program `tensorbus-python`. `python -m tensorbus` is the
+same as `tensorbus`.
 
 `docs/site/command_line.py` writes this page.
 """
@@ -41,17 +43,19 @@ A later version may add fields and kinds: a program should ignore those that it 
 ENVIRONMENT = {"COLUMNS": "100", "NO_COLOR": "1"}
 
 
-def page() -> str:
-    return "\n".join([HEAD, *(section(name) for name in commands()), JSON + kinds()])
+def page(program: str = "tensorbus") -> str:
+    sections = [section(name, program) for name in commands(program)]
+    return "\n".join([HEAD, *sections, JSON + kinds()])
 
 
 def kinds() -> str:
     """The rows of the kinds of lines of `--json`."""
     from tensorbus._cli.records import KINDS
 
+    declared = {**NATIVE_KINDS, **KINDS}
     return "".join(
         f"| `{name}` | {quoted(kind.commands)} | {kind.about} | {quoted(kind.fields)} |\n"
-        for name, kind in KINDS.items()
+        for name, kind in declared.items()
     )
 
 
@@ -59,40 +63,35 @@ def quoted(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def section(name: tuple[str, ...]) -> str:
+def section(name: tuple[str, ...], program: str) -> str:
     heading = "#" * max(2, len(name))
-    return f"{heading} {' '.join(name)}\n\n```text\n{help_of(name)}\n```\n"
+    return f"{heading} {' '.join(name)}\n\n```text\n{help_of(name, program)}\n```\n"
 
 
-def commands() -> Iterator[tuple[str, ...]]:
-    """The names of all commands, each group before its own."""
-    import typer
+def commands(program: str = "tensorbus") -> Iterator[tuple[str, ...]]:
+    """The names of all commands, each group before its own.
 
-    from tensorbus._cli.app import app
-
-    yield from names_below(("tensorbus",), typer.main.get_command(app))
+    Args:
+        program: the program `tensorbus`.
+    """
+    yield from names_below(("tensorbus",), program)
     yield ("tensorbus-config",)
 
 
-def names_below(name: tuple[str, ...], command: object) -> Iterator[tuple[str, ...]]:
+def names_below(name: tuple[str, ...], program: str) -> Iterator[tuple[str, ...]]:
     yield name
-    if list_commands := getattr(command, "list_commands", None):
-        for each in list_commands(None):
-            yield from names_below((*name, each), command.get_command(None, each))
+    _, _, listed = help_of(name, program).partition("ommands:\n")  # of CLI11 and of typer
+    for each in re.findall(r"^  (\w+) ", listed, re.MULTILINE):
+        yield from names_below((*name, each), program)
 
 
-def help_of(name: tuple[str, ...]) -> str:
-    program, *rest = name
-    if program == "tensorbus-config":  # in a process of its own, since it takes the standard output
-        command = (sys.executable, "-c", "from tensorbus._cli.config import main; main()", "--help")
-        return subprocess.check_output(command, env=os.environ | ENVIRONMENT, text=True).strip()
-
-    from tensorbus._cli.command import main
-
-    with patch.dict(os.environ, ENVIRONMENT), redirect_stdout(StringIO()) as printed:
-        status = main([*rest, "--help"])
-    assert status == 0, (name, status)
-    return printed.getvalue().strip()
+@cache
+def help_of(name: tuple[str, ...], program: str = "tensorbus") -> str:
+    words = [program if word == "tensorbus" else word for word in name]
+    done = subprocess.run(
+        [*words, "--help"], env=os.environ | ENVIRONMENT, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ setup_platform() { # setup_platform PLATFORM
   if [[ $1 == *_aarch64 ]]; then
     command -v aarch64-linux-gnu-g++ >/dev/null || install_debian_packages g++-aarch64-linux-gnu
     compiler=aarch64-linux-gnu-g++
-    wheel_options+=(-D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake")
+    # Programs find the loader where it is on arm64, and not that of the emulation.
+    wheel_options+=(-D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64-linux-gnu.cmake"
+      -D CMAKE_EXE_LINKER_FLAGS=)
   fi
   logged "wheels-$1-link" python scripts/lib/link_libraries.py "$compiler" "$wheel_work/$1/link"
   wheel_options+=(-D TENSORBUS_LINK_LIBRARIES="$PWD/$wheel_work/$1/link")
@@ -68,8 +70,9 @@ build_wheel() { # build_wheel PLATFORM VERSION PYTHON: prints the wheel
     -D CMAKE_BUILD_TYPE=Release -D CMAKE_UNITY_BUILD=ON -D CMAKE_UNITY_BUILD_BATCH_SIZE=10 \
     -D CMAKE_INSTALL_INCLUDEDIR=include -D CMAKE_INSTALL_LIBDIR=lib -D SKBUILD=ON \
     -D SKBUILD_DATA_DIR="$stage/$(basename "$wheel_metadata" .dist-info).data/data" \
+    -D SKBUILD_SCRIPTS_DIR="$stage/$(basename "$wheel_metadata" .dist-info).data/scripts" \
     -D SKBUILD_SOABI="cpython-${version//./}-$(machine_of "$platform")-linux-gnu" \
-    -D SKBUILD_SOSABI=abi3 -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_STUB=OFF \
+    -D SKBUILD_SOSABI=abi3 -D TENSORBUS_BUILD_COMMAND=ON -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_STUB=OFF \
     -D TENSORBUS_STABLE_ABI=$stable -D Python_EXECUTABLE="$3" \
     -D Python_INCLUDE_DIR="$("$3" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
     -D nanobind_ROOT="$(python -m nanobind --cmake_dir)"
@@ -83,10 +86,11 @@ build_wheel() { # build_wheel PLATFORM VERSION PYTHON: prints the wheel
   fi
   logged "$name-pack" python scripts/lib/pack_wheel.py "$stage" "$wheel_metadata" \
     "$tag-linux_$(machine_of "$platform")" "$folder/dist"
-  # It is only to look whether the name is deserved: nothing may be grafted or patched.
+  # It is only to look whether the name is deserved: nothing may be grafted or patched. It does not
+  # see that the program finds the library of the wheel, once it is installed.
   rm -rf "$folder/audited"
   logged "$name-audit" auditwheel_for "$(machine_of "$platform")" repair --plat "$platform" \
-    --only-plat --wheel-dir "$folder/audited" "$folder/dist/"*"-$tag-linux_"*.whl
+    --only-plat --exclude libtensorbus.so.0 --wheel-dir "$folder/audited" "$folder/dist/"*"-$tag-linux_"*.whl
   if [[ $stable == ON ]]; then
     logged "$name-abi3" python -m abi3audit --strict "$folder/audited/"*.whl
   fi

@@ -34,7 +34,8 @@ network_variables() {
   env | grep -E '^([a-z]+_proxy|[A-Z]+_PROXY|PIP_[A-Z_]+|SSL_[A-Z_]+|[A-Z]+_CA_BUNDLE)=' || true
 }
 
-make_debian() { # make_debian [CODENAME]: that of this machine, if not said
+# make_debian [CODENAME]: that of this machine, if not said; with $packages, if they are set.
+make_debian() {
   local uri codename
   [[ $EUID -eq 0 ]] || die "a Debian of its own needs root: run as root, or leave out this part"
   command -v debootstrap >/dev/null || install_debian_packages debootstrap
@@ -43,7 +44,7 @@ make_debian() { # make_debian [CODENAME]: that of this machine, if not said
   say "debootstrap of $codename from $uri"
   rm -rf --one-file-system "$fresh"
   mkdir -p "$fresh"
-  logged debootstrap debootstrap --variant=minbase --include=ca-certificates,python3 \
+  logged debootstrap debootstrap --variant=minbase --include="${packages:-ca-certificates,python3}" \
     "$codename" "$fresh" "$uri"
   copy_network_settings
   copy_checkout

@@ -36,6 +36,7 @@ ORDER = [
     "containers",
     "arm64",
     "wheels",
+    "packages",
     "debian",
 ]
 HEAD = ["part", "result", "when, commit", "took", "figures"]
@@ -152,6 +153,11 @@ def debian(log: str) -> str:
     return f"{tests(log)}; {' '.join(release)}"
 
 
+def packages(log: str) -> str:
+    debs = len(set(re.findall(r"(\S+)\.deb$", log, re.MULTILINE)))
+    return f"{debs} Debian packages" + ("; Conan and FetchContent" if "-- Conan" in log else "")
+
+
 def wheels(log: str) -> str:
     """Of scripts/wheels and scripts/try_wheels."""
     built = len(re.findall(r"^tensorbus-\S+\.whl ", log, re.MULTILINE))
@@ -177,6 +183,7 @@ FIGURES: dict[str, Callable[[str], str]] = {
     "containers": repeated,
     "arm64": repeated,
     "wheels": wheels,
+    "packages": packages,
     "debian": debian,
 }
 

@@ -25,10 +25,12 @@ build_edit() { # build_edit TARGET...: its output is not in a log, since it name
 }
 
 # Puts the package as it is in the checkout into a folder that Python searches before the virtual
-# environment. The commands (tensorbus, tensorbus-config) are those of the virtual environment.
+# environment. The commands of Python (tensorbus-python, tensorbus-config) are those of the virtual
+# environment.
 use_edited_package() { # use_edited_package PYTHON PATH...: of the tests
   local package=build/edit/package targets=(tensorbus _core _core_stub cuda_standin)
   if [[ $* == *python/files* ]]; then targets+=(public_tests); fi # they start it
+  if [[ $* =~ python/(cli|recording|nodes) ]]; then targets+=(tensorbus_command); fi
   setup_pkg_config
   setup_requirements run
   setup_torch

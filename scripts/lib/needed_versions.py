@@ -1,4 +1,4 @@
-"""Prints the newest glibc and libstdc++ that a wheel's shared objects ask for, and fails if one of
+"""Prints the newest glibc and libstdc++ that a wheel's objects and programs ask for, and fails if one of
 them is newer than the tag manylinux_2_28 allows.
 
     python scripts/lib/needed_versions.py WHEEL
@@ -19,12 +19,18 @@ from pathlib import Path
 NEWEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11)}
 
 
+def is_compiled(name: str) -> bool:
+    """True for a shared object or a program, by its name in a wheel."""
+    path = Path(name)
+    return ".so" in path.name or path.parent.name == "scripts"
+
+
 def needed_versions(wheel: Path) -> dict[str, set[tuple[int, ...]]]:
     """The versions of GLIBC, GLIBCXX, CXXABI and so on, as readelf names them."""
     needed: dict[str, set[tuple[int, ...]]] = {}
     with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            if ".so" not in Path(name).name:
+            if not is_compiled(name):
                 continue
             path = archive.extract(name, folder)
             command = ["readelf", "--version-info", "--wide", path]

@@ -20,6 +20,8 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from needed_versions import is_compiled
+
 
 def files_of(folder: Path) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
@@ -50,7 +52,7 @@ def write(wheel: Path, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             info = zipfile.ZipInfo(name, time.gmtime(epoch)[:6])
             info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (0o755 if ".so" in Path(name).name else 0o644) << 16
+            info.external_attr = (0o755 if is_compiled(name) else 0o644) << 16
             archive.writestr(info, content)
 
 

@@ -60,7 +60,7 @@ install_debian_packages() {
 
 has_header() { echo "#include <$1>" | g++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; }
 
-# setup_system [HEADER PACKAGE]...: a compiler, Python with what builds and environments need,
+# setup_system [HEADER PACKAGE]...: a compiler, CLI11, Python with what builds and environments need,
 # and the packages whose header is missing.
 setup_system() {
   local missing=()
@@ -73,6 +73,7 @@ setup_system() {
   [[ -f $("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h ]] ||
     missing+=("python$version-dev")
   command -v g++ >/dev/null || missing+=(g++)
+  set -- CLI/CLI.hpp libcli11-dev "$@"
   while [[ $# -gt 0 ]]; do
     has_header "$1" || missing+=("$2")
     shift 2

@@ -42,6 +42,13 @@ def find_the_cmake_package() -> None:
     assert (Path(folder) / "tensorbusConfig.cmake").is_file(), folder
 
 
+def look_with_the_command() -> None:
+    command = Path(sys.executable).parent / "tensorbus"
+    with tb.Publisher("seen"):
+        listed = subprocess.check_output([command, "topic", "list"], text=True)
+    assert "seen" in listed, listed
+
+
 def keep_the_gil_off() -> None:
     """Of a Python that has none, the import has not turned it on."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
@@ -54,6 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as domain:
         os.environ["TENSORBUS_DOMAIN"] = domain
         hear_another_process()
+        look_with_the_command()
     find_the_cmake_package()
 
 

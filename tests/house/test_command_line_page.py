@@ -14,17 +14,20 @@ sys.path.insert(0, str(ROOT / "docs/site"))
 
 import command_line
 
+from support.screens.commands import program
+
 UPDATE = "python docs/site/command_line.py > docs/reference/command_line.md"
 
 
 def test_the_page_is_the_help_of_every_command() -> None:
     page = (ROOT / "docs/reference/command_line.md").read_text()
     # Words: versions of Python break the lines of argparse at different places.
-    assert page.split() == command_line.page().split(), UPDATE
+    assert page.split() == command_line.page(program()).split(), UPDATE
 
 
 def test_every_option_says_what_it_does() -> None:
-    text = "\n".join(map(command_line.help_of, command_line.commands()))
+    names = command_line.commands(program())
+    text = "\n".join(command_line.help_of(name, program()) for name in names)
     options = re.findall(r"^  (-.*(?:\n {10,}.*)*)", text, re.M)
     assert len(options) > 100
     assert [option for option in options if not re.search(r"\s{2}", option)] == []

@@ -113,15 +113,22 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def options_of(libraries: Path) -> list[str]:
+    """Of the linker, after the sources."""
+    return [
+        *("-nodefaultlibs", f"-L{libraries}", "-l:libstdc++.so.6", "-l:libm.so.6", "-lgcc"),
+        *("-l:libgcc_s.so.1", "-l:libc.so.6", "-l:libc_nonshared.a", "-Wl,--no-as-needed"),
+        *("-l:libpthread.so.0", "-l:libdl.so.2"),
+    ]
+
+
 def build(folder: Path, libraries: Path, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.cpp").write_text(PROGRAM)
     # As in cmake/TensorbusOlderSystem.cmake.
     command = (
         *("g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-Wl,-z,defs", *options),
         *(folder / "program.cpp", *sorted((ROOT / "src/older_system").glob("*.cpp"))),
-        *("-o", folder / "program.so", "-nodefaultlibs", f"-L{libraries}"),
-        *("-l:libstdc++.so.6", "-l:libm.so.6", "-lgcc", "-l:libgcc_s.so.1", "-l:libc.so.6"),
-        *("-l:libc_nonshared.a", "-Wl,--no-as-needed", "-l:libpthread.so.0", "-l:libdl.so.2"),
+        *("-o", folder / "program.so", *options_of(libraries)),
     )
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
@@ -134,14 +141,55 @@ def program(tmp_path_factory: pytest.TempPathFactory, libraries: Path) -> Path:
     return folder / "program.so"
 
 
-def test_it_needs_nothing_newer(program: Path, tmp_path: Path) -> None:
+def needed_by(program: Path, tmp_path: Path) -> dict[str, set[tuple[int, ...]]]:
     wheel = tmp_path / "one.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.write(program, "package/program.so")
-    needed = needed_versions.needed_versions(wheel)
+        archive.write(program, f"scripts/{program.name}")
+    needed: dict[str, set[tuple[int, ...]]] = needed_versions.needed_versions(wheel)
+    return needed
+
+
+def test_it_needs_nothing_newer(program: Path, tmp_path: Path) -> None:
+    needed = needed_by(program, tmp_path)
     assert needed_versions.too_new(needed) == []
     assert needed["GLIBC"]
     assert needed["GLIBCXX"]
+
+
+COMMAND = """
+#include <cstdlib>
+#include <iostream>
+#include <sstream>
+
+static const std::string text = [] { std::stringstream made; made << 7; return made.str(); }();
+struct AtTheEnd { ~AtTheEnd() { std::cout << " end" << std::endl; } };
+static const AtTheEnd at_the_end;
+
+int main(int count, char** arguments) {
+  std::cout << text << ' ' << count << ' ' << arguments[1] << ' ' << std::getenv("NAME");
+}
+"""
+
+
+def test_a_program_has_its_constructors_run_by_each_glibc(
+    libraries: Path, tmp_path: Path
+) -> None:
+    """An older glibc runs what it is given, a newer one what the file says: here both do the same."""
+    (tmp_path / "command.cpp").write_text(COMMAND)
+    sources = sorted((ROOT / "src/older_system").rglob("*.cpp"))
+    # As in cmake/TensorbusOlderSystem.cmake.
+    build = (
+        *("g++", "-std=c++20", "-O2", "-Wl,--wrap=__libc_start_main", "-Wl,--allow-shlib-undefined"),
+        *(tmp_path / "command.cpp", *sources, "-o", tmp_path / "command", *options_of(libraries)),
+    )
+    subprocess.run(build, check=True, timeout=100)
+    assert needed_versions.too_new(needed_by(tmp_path / "command", tmp_path)) == []
+    run = (tmp_path / "command", "a")
+    said = subprocess.run(run, env={"NAME": "b"}, stdout=subprocess.PIPE, text=True, check=True)
+    assert said.stdout == "7 2 a b end\n"
+    # It passes its own function to __libc_start_main.
+    symbols = subprocess.run(["nm", tmp_path / "command"], stdout=subprocess.PIPE, text=True)
+    assert " __wrap___libc_start_main\n" in symbols.stdout
 
 
 def test_a_newer_version_is_named() -> None:

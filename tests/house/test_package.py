@@ -149,11 +149,12 @@ def test_the_stub_in_the_repository_is_the_one_that_the_build_makes() -> None:
 
 
 def test_the_tensorbus_command_is_installed() -> None:
-    (entry,) = entry_points(group="console_scripts", name="tensorbus")
+    (entry,) = entry_points(group="console_scripts", name="tensorbus-python")
     assert entry.load() is main
-    assert run(Path(sysconfig.get_path("scripts")) / "tensorbus", "--version").endswith(
-        version("tensorbus")
-    )
+    script = Path(sysconfig.get_path("scripts")) / "tensorbus"
+    for command in ([script], [sys.executable, "-m", "tensorbus"]):
+        assert run(*command, "--version").strip() == f"tensorbus {version('tensorbus')}"
+        assert "trace.json" in run(*command, "trace", "--help")  # which is in Python
 
 
 def test_test_hooks_are_not_in_the_released_wheel() -> None:

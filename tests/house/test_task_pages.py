@@ -21,6 +21,7 @@ from support.harness import PATIENCE
 from support.pipelines import Up
 from support.programs import task_pages
 from support.programs.task_pages import PAGES, built, python, running, write_programs
+from support.screens.commands import program, run_program
 from tensorbus._cli.command import main
 
 pytestmark = pytest.mark.timeout(600)  # it compiles, also where others do
@@ -36,9 +37,9 @@ def programs_with_output() -> list[tuple[str, str, str]]:
     found = []
     for page in SHOWN:
         programs: list[str] = []
-        for program, output in OUTPUT.findall((PAGES / f"{page}.md").read_text()):
-            if program:
-                programs.append(program)
+        for source, output in OUTPUT.findall((PAGES / f"{page}.md").read_text()):
+            if source:
+                programs.append(source)
             else:
                 found += [(page, each, output) for each in programs]
                 programs = []
@@ -198,9 +199,9 @@ def test_the_commands_that_see_what_is_going_on(tmp_path: Path) -> None:
         said = {}
         for command in commands:
             patience = "--wait" if command.startswith("topic pub") else "--timeout"
-            with redirect_stdout(StringIO()) as output:
-                assert main([*shlex.split(command), patience, str(PATIENCE)]) == 0, command
-            said[command] = output.getvalue()
+            done = run_program(*shlex.split(command), patience, PATIENCE)
+            assert done.status == 0, (command, done.err)
+            said[command] = done.out
         camera.send_signal(signal.SIGTERM)
         heard, _ = camera.communicate(timeout=PATIENCE)
     shown = re.findall(r"^\$ tensorbus (param set .*|service call .*)\n(.*\n)", page, re.M)
@@ -216,8 +217,7 @@ def test_a_camera_is_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     page = (PAGES / "record_and_replay.md").read_text()
     record, info, play, *others = re.findall(r"^\$ tensorbus (.*)", page, re.M)
-    command = (sys.executable, "-m", "tensorbus")
-    with subprocess.Popen([*command, *shlex.split(record)], stderr=subprocess.PIPE) as recorder:
+    with subprocess.Popen([program(), *shlex.split(record)], stderr=subprocess.PIPE) as recorder:
         assert recorder.stderr is not None
         assert recorder.stderr.readline().startswith(b"recording to ")
         with running(*python(tmp_path / "recorded_camera.py")) as camera:
@@ -225,11 +225,11 @@ def test_a_camera_is_recorded_and_replayed(tmp_path: Path, monkeypatch: pytest.M
         recorder.send_signal(signal.SIGINT)
         assert recorder.wait(PATIENCE) == 0
     with running(*python(tmp_path / "brightness.py")) as brightness:
-        assert main(shlex.split(play)) == 0
+        assert run_program(*shlex.split(play)).status == 0
         told, _ = brightness.communicate(timeout=PATIENCE)
     assert told == f"replayed {sum(range(50)):.1f}\n"
     for each in (info, *others):
-        assert main(shlex.split(each)) == 0
+        assert run_program(*shlex.split(each)).status == 0
     assert len([*(tmp_path / "frames/camera_image").glob("*.npz")]) == 50
     assert len(tb.Recording(tmp_path / "part.mcap")) == 50
     pairs = subprocess.run(

@@ -1,4 +1,4 @@
-"""All commands. The module of a command is imported when the command is named."""
+"""All commands in Python. The module of a command is imported when the command is named."""
 
 from __future__ import annotations
 
@@ -13,19 +13,10 @@ from tensorbus._core import version
 
 # The module that defines a command, as `app` or as a command of `app`, by the command's name.
 _MODULES = {
-    "topic": "topics.topic",
-    "node": "node",
+    "topic": "pub",
     "queue": "queue",
-    "service": "service",
-    "param": "param",
-    "memory": "memory",
-    "inspect": "inspect",
-    "metrics": "metrics",
-    "record": "record",
-    "recorder": "recorder",
     "recording": "recording",
-    "play": "play",
-    "player": "player",
+    "metrics": "metrics",
     "up": "pipelines.up",
     "pipeline": "pipelines.pipeline",
     "wait": "pipelines.wait",
@@ -75,6 +66,7 @@ app = typer.Typer(
     name="tensorbus",
     cls=_Commands,
     no_args_is_help=True,
+    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -96,7 +88,7 @@ def tensorbus(
         ),
     ] = False,
 ) -> None:
-    """Tensors from one process to another, by reference.
+    """The commands of `tensorbus` that need Python. `tensorbus` itself runs them.
 
     The exit status is 0; 1 if something was not found or has failed; 2 for a wrong command line;
     130 after Ctrl-C.

@@ -79,12 +79,3 @@ def status_of(domain: str | None, timeout: float = 2.0) -> Status | None:
 
 def _next(subscriber: Subscriber[Status], deadline: float) -> Status:
     return subscriber.receive(max(deadline - time.monotonic(), 0)).data
-
-
-def clock_uncertainties(domain: str | None) -> dict[str, int | None]:
-    """The uncertainty of each other machine's clock offset, in nanoseconds.
-
-    None, or no entry: unknown.
-    """
-    status = status_of(domain) or {"peers": []}
-    return {peer["machine"]: peer["clock_uncertainty_ns"] for peer in status["peers"]}

@@ -1,4 +1,7 @@
-"""The ``tensorbus`` command."""
+"""``tensorbus-python``: the commands of ``tensorbus`` that need Python.
+
+The program ``tensorbus`` (``src/tensorbus/cli``) has all others, and runs these.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,10 @@ def _run(given: list[str]) -> int | None:
             print(f"tensorbus {first}: needs more packages: {plain.EXTRA}", file=sys.stderr)
             return 1
         return plain.run(given)
-    from tensorbus._cli.app import app  # here: typer takes as long to import as all of Tensorbus
+    from typer.completion import completion_init  # here: it takes as long as all of Tensorbus
 
+    from tensorbus._cli.app import app
+
+    completion_init()  # for the scripts that the package installs
     status: int | None = app(given, prog_name="tensorbus")
     return status

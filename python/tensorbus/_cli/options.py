@@ -11,7 +11,7 @@ import typer
 
 from tensorbus import _core
 from tensorbus._base.participant import participant
-from tensorbus._topics.listing import list_nodes, list_topics
+from tensorbus._topics.listing import list_topics
 
 # Prefix of the names of queues that carry requests to services.
 SERVICE_PREFIX = "service:"
@@ -39,12 +39,6 @@ def _processes(domain: str | None) -> list[str]:
     return [each["process"] for each in reply["processes"]]
 
 
-def services(domain: str | None) -> list[str]:
-    """The names of the services in the domain's directory."""
-    found = [name for name in _queues(domain) if name.startswith(SERVICE_PREFIX)]
-    return [name.removeprefix(SERVICE_PREFIX) for name in found]
-
-
 def _utf8(name: Any) -> Any:
     """A name, or a list of names. Bytes that the locale cannot decode are decoded as UTF-8."""
     if isinstance(name, list):
@@ -60,8 +54,6 @@ def _named(help: str, completer: Callable[[Any, str], list[str]]) -> Any:
 
 
 _complete_topic = _completer(lambda domain: (topic.name for topic in list_topics(domain)))
-_complete_node = _completer(lambda domain: (node.name for node in list_nodes(domain)))
-_complete_service = _completer(services)
 _complete_queue = _completer(
     lambda domain: (name for name in _queues(domain) if not name.startswith(SERVICE_PREFIX))
 )
@@ -75,39 +67,23 @@ def _awaited(domain: str | None) -> list[str]:
 
 
 Topic = Annotated[str, _named("The topic's name.", _complete_topic)]
-OptionalTopic = Annotated[
-    str | None,
-    _named("The topic's name; by default all topics.", _complete_topic),
-]
 Topics = Annotated[
     list[str] | None,
     _named("Names of topics.", _complete_topic),
-]
-NodeName = Annotated[str, _named("The node's name.", _complete_node)]
-OptionalNode = Annotated[
-    str | None,
-    _named("The node's name; by default all nodes.", _complete_node),
 ]
 ProcessName = Annotated[str, _named("The name of a process.", _complete_process)]
 OptionalProcessName = Annotated[
     str,
     _named("The name of a process; by default all.", _complete_process),
 ]
-QueueName = Annotated[str, _named("The queue's name.", _complete_queue)]
 QueueNames = Annotated[list[str], _named("Names of queues.", _complete_queue)]
 AwaitedNames = Annotated[
     list[str],
     _named("A topic with a publisher, queue:NAME, or service:NAME.", _completer(_awaited)),
 ]
-ServiceName = Annotated[str, _named("The service's name.", _complete_service)]
 Domain = Annotated[str | None, typer.Option(help="A name or a path in place of $TENSORBUS_DOMAIN.")]
 Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait for answers.", metavar="S")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object on each line.")]
-Count = Annotated[
-    int | None,
-    typer.Option(min=1, help="End after this many; by default after Ctrl-C.", metavar="N"),
-]
-Window = Annotated[float, typer.Option(min=0.01, help="Seconds for each line.", metavar="S")]
 
 ASK = 1.0  # seconds
 
@@ -145,4 +121,6 @@ def compressions(given: list[str]) -> str | dict[str, str] | None:
 
 def group(help: str) -> typer.Typer:
     """A group of commands."""
-    return typer.Typer(help=help, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    made = typer.Typer(no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    made.callback(help=help)(lambda: None)  # without it, a group of one command would be that one
+    return made

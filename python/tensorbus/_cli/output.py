@@ -1,47 +1,18 @@
-"""Output of commands: tables, JSON and errors."""
+"""Output of commands: tables and errors."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from tensorbus._base.errors import InvalidArgument
-from tensorbus._inspection.report import Inspection, ParticipantReport, PeerName
-from tensorbus._inspection.units import process_name, shown
+from tensorbus._inspection.units import shown
 
 _PIPE_WIDTH = 10_000  # columns if standard output is not a terminal: no line is broken
-
-
-def inspected(domain: str | None, timeout: float, named: set[str] | None = None) -> Inspection:
-    """Inspects the domain. Processes that do not reply are listed on stderr.
-
-    Args:
-        named: ids of processes that are not listed again; the ids of listed processes are added.
-    """
-    from tensorbus._inspection.inspection import inspect
-
-    found = inspect(domain, timeout)
-    for silent in found.participants:
-        if silent.error and (named is None or silent.participant not in named):
-            print(f"tensorbus: {process_of(silent)}: {shown(silent.error)}", file=sys.stderr)
-            if named is not None:
-                named.add(silent.participant)
-    return found
-
-
-def process_of(process: ParticipantReport | PeerName) -> str:
-    """The process's name and pid, as text."""
-    return process_name(process.process, process.pid, process.participant)
-
-
-def named(process: ParticipantReport, report: Any) -> dict[str, Any]:
-    """The fields of a report, and the process that reported it."""
-    return {"process": process.process, "pid": process.pid, **asdict(report)}
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -63,12 +34,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     titles = sum(len(column.removeprefix(">")) + 2 for column in columns)
     console.width = max(console.width, titles) if console.is_terminal else _PIPE_WIDTH
     console.print(table)
-
-
-def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
-    """Prints a line for each name and value."""
-    for name, value in pairs:
-        print(f"{name}: {shown(str(value))}")
 
 
 # The package to install, or the extra, for a module.

@@ -11,8 +11,8 @@ from tensorbus._core import version
 
 # The help of each command.
 HELP = {
-    "doctor": "what this machine can do for Tensorbus, and why not",
-    "bridge": "connect the topics of this machine with those of others",
+    "doctor": "Show what this machine can do for Tensorbus, and why not.",
+    "bridge": "Connect the topics of this machine with those of others.",
 }
 EXTRA = "pip install 'tensorbus[cli]'"
 

@@ -1,29 +1,27 @@
-"""``tensorbus recording``: shows, cuts, merges, converts and exports recordings."""
+"""``tensorbus recording``: cuts, merges, converts and exports recordings."""
 
 from __future__ import annotations
 
 import heapq
 import os
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from tensorbus._base.errors import InvalidArgument
 from tensorbus._cli.options import Json, compressions, finite, group
-from tensorbus._cli.output import fail, fail_without, print_pairs, print_table, refusals
+from tensorbus._cli.output import fail, fail_without, refusals
 from tensorbus._cli.records import print_record
 from tensorbus._inspection.units import bytes_text, shown
 from tensorbus._recording.copying import Copied, copy_recordings, require_another_file
 from tensorbus._recording.exporting import FORMATS, export
 from tensorbus._recording.left_out import LeftOut
 from tensorbus._recording.recorded_samples import RecordedSamples
-from tensorbus._recording.recording import TOPIC_COLUMNS, Recording, topic_row
+from tensorbus._recording.recording import Recording
 
-app = group("Show recordings, and make other files of them.")
+app = group("Make other files of recordings.")
 
 File = Annotated[str, typer.Argument(help="A file that `tensorbus record` has written.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="The new file.", metavar="FILE")]
@@ -48,27 +46,6 @@ Compress = Annotated[
         metavar="[TOPIC=]HOW",
     ),
 ]
-
-
-@app.callback()
-def recording() -> None:
-    """Show recordings, and make other files of them."""
-
-
-@app.command("info", epilog="Example: tensorbus recording info run.mcap")
-def info(file: File, as_json: Json = False) -> None:
-    """Show the topics of a recording, their types, rates and lost messages."""
-    found = _opened(file)
-    if as_json:
-        return _print_records(found)
-    print_pairs(_pairs(found))
-    print_table(
-        TOPIC_COLUMNS,
-        map(topic_row, found.topics.values()),
-    )
-    for trouble in (found.recovered, found.damage):
-        if trouble:
-            print(f"tensorbus: {shown(trouble)}", file=sys.stderr)
 
 
 @app.command("cut", epilog="Example: tensorbus recording cut run.mcap pose --start 10 -o cut.mcap")
@@ -228,37 +205,6 @@ def _report_copied(copied: Copied, output: str, as_json: bool) -> None:
     _print_written(output, copied.messages, text, as_json, bytes=copied.bytes)
     if copied.unreadable:
         fail(f"{copied.unreadable} messages were left out: {shown(copied.error)}")
-
-
-def _pairs(found: Recording) -> list[tuple[str, object]]:
-    start = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(found.start_ns / 1e9))
-    return [
-        ("file", f"{found.path}, {bytes_text(found.file_bytes)}"),
-        ("start", f"{start}, for {found.duration:.3f} s" if len(found) else "-"),
-        ("messages", f"{len(found)}, {found.lost} lost"),
-        ("recorder", f"tensorbus {found.about.get('version', '?')} on {_host(found)}"),
-    ]
-
-
-def _host(found: Recording) -> str:
-    return found.about.get("host") or "?"
-
-
-def _print_records(found: Recording) -> None:
-    about = {
-        "file": found.path,
-        "bytes": found.file_bytes,
-        "start_ns": found.start_ns,
-        "end_ns": found.end_ns,
-        "messages": len(found),
-        "lost": found.lost,
-        "recovered": found.recovered,
-        "damage": found.damage,
-        "about": found.about,
-    }
-    print_record("recording", about)
-    for topic in found.topics.values():
-        print_record("recorded_topic", {**asdict(topic), "file": found.path, "topic": topic.name})
 
 
 def _print_written(file: str, messages: int, text: str, as_json: bool, **more: int) -> None:

@@ -2,20 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <system_error>
 
+#include "tensorbus/cli/decimals.hpp"
+
 namespace tensorbus::cli {
 namespace {
-
-// Returns the number, or NaN if the text is none.
-double number_in(const std::string& text) {
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  return read.ec == std::errc() && read.ptr == end ? number : std::nan("");
-}
 
 std::string without_spaces(const std::string& text) {
   const std::size_t begin = text.find_first_not_of(' ');
@@ -38,7 +31,7 @@ std::uint64_t bytes_in(const std::string& option, const std::string& text) {
   const std::size_t unit = number.empty() ? std::string::npos : units.find(number.back());
   if (unit != std::string::npos) number.pop_back();
   const double factor = unit == std::string::npos ? 1 : std::exp2(10 * (unit + 1));
-  const double count = number_in(number) * factor;
+  const double count = decimal_in(number) * factor;
   if (count >= 1 && count < 0x1p63) return static_cast<std::uint64_t>(count);
   throw CLI::ValidationError(option, "'" + text + "': expected bytes, as in 500M or 2G");
 }
@@ -47,7 +40,7 @@ std::chrono::nanoseconds seconds_in(const std::string& option, const std::string
   std::string number = without_spaces(text);
   const bool is_minutes = number.ends_with('m');
   if (is_minutes || number.ends_with('s')) number.pop_back();
-  const double seconds = number_in(number) * (is_minutes ? 60 : 1);
+  const double seconds = decimal_in(number) * (is_minutes ? 60 : 1);
   if (seconds > 0 && seconds <= 1e9)
     return std::chrono::duration_cast<std::chrono::nanoseconds>(
         std::chrono::duration<double>(seconds));

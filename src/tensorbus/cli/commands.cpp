@@ -2,6 +2,7 @@
 
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/texts.hpp"
+#include "tensorbus/cli/utf8.hpp"
 
 namespace tensorbus::cli {
 
@@ -12,6 +13,16 @@ std::vector<std::string> words_of(const CLI::App& command) {
   return words;
 }
 
+std::string examples_text(const std::string& lines) {
+  if (lines.find('\n') == std::string::npos) return "Example: " + lines;
+  std::string text = "Examples:";
+  for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+    end = lines.find('\n', begin);
+    text += "\n  " + lines.substr(begin, end - begin);
+  }
+  return text;
+}
+
 void add_domain(CLI::App& command, std::string& domain) {
   command.add_option("--domain", domain, "A name or a path in place of $TENSORBUS_DOMAIN.")
       ->option_text("TEXT");
@@ -19,6 +30,19 @@ void add_domain(CLI::App& command, std::string& domain) {
 
 void add_json(CLI::App& command, bool& json) {
   command.add_flag("--json", json, "Print JSON, one object on each line.");
+}
+
+CLI::Validator is_name() {
+  return CLI::Validator(
+      [](const std::string& text) -> std::string {
+        for (std::string_view rest = text; !rest.empty();) {
+          const Character first = first_character(rest);
+          if (!first.valid) return "'" + shown(text) + "' is not UTF-8";
+          rest.remove_prefix(first.bytes.size());
+        }
+        return "";
+      },
+      "");
 }
 
 CLI::Validator at_least_one() {

@@ -30,6 +30,8 @@ void add_recording(CLI::App& all);
 // Options of several commands.
 void add_domain(CLI::App& command, std::string& domain);
 void add_json(CLI::App& command, bool& json);
+// Returns a check of an argument: a name on the bus, which is UTF-8.
+CLI::Validator is_name();
 // Returns checks of an option: seconds, of at least `least`; a number of at least 1.
 CLI::Validator seconds_from(double least);
 CLI::Validator at_least_one();
@@ -62,11 +64,15 @@ struct Asking {
 // for an unknown option.
 std::vector<std::string> words_of(const CLI::App& command);
 
-// Adds a command that calls `run` with its options.
+// The end of the help: "Example: LINE", or all of them below "Examples:".
+std::string examples_text(const std::string& lines);
+
+// Adds a command that calls `run` with its options. `examples`: command lines.
 template <typename Options>
 CLI::App& add_command(CLI::App& group, const std::string& name, const std::string& about,
-                      void (*run)(Options&)) {
+                      const std::string& examples, void (*run)(Options&)) {
   CLI::App& command = *group.add_subcommand(name, about);
+  command.footer(examples_text(examples));
   const auto options = std::make_shared<Options>();
   options->add_to(command);
   command.callback([options, run] { run(*options); });

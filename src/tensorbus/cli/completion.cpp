@@ -15,6 +15,7 @@
 
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/python_commands.hpp"
 
 namespace tensorbus::cli {
 namespace {
@@ -140,7 +141,12 @@ bool complete(const CLI::App& all) {
   const bool is_bash = asked == "complete_bash";
   const std::string line = variable(is_bash ? "COMP_WORDS" : "_TYPER_COMPLETE_ARGS");
   try {
-    for (const auto& [word, help] : Line(all, words_in(line)).candidates()) {
+    const std::vector<std::string> words = words_in(line);
+    // Not the last one, which is not complete.
+    const auto complete_word = [&](std::size_t i) { return i + 1 < words.size() ? words[i] : ""; };
+    const char* const nothing = nullptr;
+    if (is_python_command(complete_word(1), complete_word(2))) run_python_command(&nothing);
+    for (const auto& [word, help] : Line(all, words).candidates()) {
       print(word);
       if (!is_bash && !help.empty()) print('\t' + help);
       print("\n");

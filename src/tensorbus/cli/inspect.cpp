@@ -35,6 +35,8 @@ void show_processes(Asking& asking) {
 void add_inspect(CLI::App& all) {
   add_command(all, "inspect",
               "Show the processes of the domain; with --json, all that inspect() returns.",
+              "tensorbus inspect\n"
+              "tensorbus inspect --json | jq 'select(.kind == \"process\").pid'",
               show_processes);
 }
 

@@ -11,9 +11,9 @@
 namespace tensorbus::cli {
 namespace {
 
-void append_unit(std::string& text, unsigned unit) {  // of UTF-16
+void append_unit(std::string& text, char16_t unit) {
   std::array<char, 8> escape{};
-  std::snprintf(escape.data(), escape.size(), "\\u%04x", unit);
+  std::snprintf(escape.data(), escape.size(), "\\u%04x", static_cast<unsigned>(unit));
   text += escape.data();
 }
 
@@ -34,7 +34,7 @@ std::string json_text(std::string_view text) {
     text.remove_prefix(character.bytes.size());
     if (!character.valid) {
       made += '\\';
-      append_unit(made, 0xdc00U + static_cast<unsigned>(code));
+      append_unit(made, static_cast<char16_t>(0xdc00U + code));
     } else if (code == '"' || code == '\\') {
       made.append("\\").append(character.bytes);
     } else if (const std::size_t at = std::string_view("\b\f\n\r\t").find(static_cast<char>(code));
@@ -43,10 +43,10 @@ std::string json_text(std::string_view text) {
     } else if (code >= 0x20 && code < 0x7f) {
       made += character.bytes;
     } else if (code < 0x10000) {
-      append_unit(made, static_cast<unsigned>(code));
+      append_unit(made, static_cast<char16_t>(code));
     } else {
-      append_unit(made, 0xd800U + static_cast<unsigned>((code - 0x10000) >> 10U));
-      append_unit(made, 0xdc00U + static_cast<unsigned>((code - 0x10000) & 0x3ffU));
+      append_unit(made, static_cast<char16_t>(0xd800U + ((code - 0x10000) >> 10U)));
+      append_unit(made, static_cast<char16_t>(0xdc00U + ((code - 0x10000) & 0x3ffU)));
     }
   }
   return made + '"';

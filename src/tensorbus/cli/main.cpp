@@ -7,6 +7,7 @@
 #include <clocale>
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -15,8 +16,10 @@
 
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/completion.hpp"
+#include "tensorbus/cli/help.hpp"
 #include "tensorbus/cli/other_programs.hpp"
 #include "tensorbus/cli/output.hpp"
+#include "tensorbus/cli/python_commands.hpp"
 #include "tensorbus/cli/texts.hpp"
 
 namespace tensorbus::cli {
@@ -28,6 +31,7 @@ constexpr const char* kAbout =
     "line; 130 after Ctrl-C.";
 
 void add_all(CLI::App& all) {
+  all.formatter(std::make_shared<Help>());  // also that of the commands that are added
   all.set_help_flag("-h,--help", "Show this message and exit.");
   all.set_version_flag("--version", std::string("tensorbus ") + kVersion,
                        "Show the version and exit.");
@@ -44,6 +48,7 @@ void add_all(CLI::App& all) {
   add_play(all);
   add_player(all);
   add_recording(all);
+  add_python_commands(all);
 }
 
 bool is_other(const CLI::App& all, const std::string& name) {
@@ -93,6 +98,8 @@ int run(int count, const char* const* arguments) {
     CLI::App all(kAbout, "tensorbus");
     add_all(all);
     if (complete(all)) return 0;
+    if (count > 1 && is_python_command(arguments[1], count > 2 ? arguments[2] : ""))
+      run_python_command(arguments + 1);
     if (count > 1 && is_other(all, arguments[1])) run_other_program(arguments + 1);
     set_signals();
     return parse(all, count, arguments);

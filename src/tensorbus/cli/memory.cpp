@@ -107,6 +107,8 @@ void add_memory(CLI::App& all) {
               "The most bytes come first. USED is memory in loans and in held samples, RESERVED is "
               "memory allocated from the system, LENT is memory that other processes hold. OLDEST "
               "is the time since the oldest lease began.",
+              "tensorbus memory\n"
+              "tensorbus memory --json | jq 'select(.kind == \"lent\")'",
               memory);
 }
 

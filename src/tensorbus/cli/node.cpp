@@ -73,7 +73,7 @@ struct NodeOptions {
   Asking asking;
   std::string node;
   void add_to(CLI::App& command) {
-    command.add_option("NODE", node, "The node's name.")->required();
+    command.add_option("NODE", node, "The node's name.")->check(is_name())->required();
     asking.add_to(command);
   }
 };
@@ -102,10 +102,10 @@ void add_node(CLI::App& all) {
   group.require_subcommand(1);
   add_command(group, "list",
               "List the nodes of this machine, and nodes of other machines that publish here.",
-              list_all_nodes);
+              "tensorbus node list", list_all_nodes);
   add_command(group, "info",
               "Show the topics of a node, once for each process that has a node of this name.",
-              show_node);
+              "tensorbus node info camera", show_node);
 }
 
 }  // namespace tensorbus::cli

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "tensorbus/cli/commands.hpp"
@@ -38,7 +39,7 @@ struct QueueOptions {
   Asking asking;
   std::string queue;
   void add_to(CLI::App& command) {
-    command.add_option("QUEUE", queue, "The queue's name.")->required();
+    command.add_option("QUEUE", queue, "The queue's name.")->check(is_name())->required();
     asking.add_to(command);
   }
 };
@@ -73,7 +74,12 @@ void show_queue(QueueOptions& options) {
     is_there = true;
     (options.asking.json ? print_queue_record : print_queue)(*process, *queue);
   }
-  if (!is_there) throw Exit(kFailed, "there is no queue '" + shown(options.queue) + "'");
+  if (is_there) return;
+  const std::string name = "'" + shown(options.queue) + "'";
+  const auto is_silent = [](const ParticipantReport& process) { return !process.error.empty(); };
+  if (std::ranges::any_of(inspection.participants, is_silent))
+    throw Exit(kFailed, "queue " + name + ": no process that replied has it");
+  throw Exit(kFailed, "there is no queue " + name);
 }
 
 }  // namespace
@@ -82,8 +88,10 @@ void add_queue(CLI::App& all) {
   CLI::App& group = *all.add_subcommand(
       "queue", "Queues: the items that wait in them, and the processes that put and get.");
   group.require_subcommand(1);
-  add_command(group, "list", "List the queues, including those without a name.", list_all_queues);
-  add_command(group, "info", "Show a queue and the processes that use it.", show_queue);
+  add_command(group, "list", "List the queues, including those without a name.",
+              "tensorbus queue list", list_all_queues);
+  add_command(group, "info", "Show a queue and the processes that use it.",
+              "tensorbus queue info jobs", show_queue);
 }
 
 }  // namespace tensorbus::cli

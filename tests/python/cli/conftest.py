@@ -1,4 +1,4 @@
-"""Running the command in this process."""
+"""Running the command."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from importlib.util import find_spec
 
 import pytest
 
-from support.screens.commands import Done, Tensorbus, command_in, runner
+from support.screens.commands import Done, Tensorbus, run_program
 from tensorbus._cli.command import main
 
 collect_ignore_glob = [] if find_spec("typer") else ["*"]
 
 
 @pytest.fixture
-def tensorbus(capsys: pytest.CaptureFixture[str]) -> Tensorbus:
-    """Runs `tensorbus` with some arguments."""
+def tensorbus() -> Tensorbus:
+    """Runs the program `tensorbus` with some arguments."""
+    return run_program
+
+
+@pytest.fixture
+def in_python(capsys: pytest.CaptureFixture[str]) -> Tensorbus:
+    """Runs a command that is in Python, in this process."""
 
     def run(*arguments: str) -> Done:
         capsys.readouterr()
@@ -22,17 +28,4 @@ def tensorbus(capsys: pytest.CaptureFixture[str]) -> Tensorbus:
         said = capsys.readouterr()
         return Done(status, said.out, said.err)
 
-    return run
-
-
-@pytest.fixture
-def native() -> Tensorbus:
-    """Runs the command that is written in C++."""
-    return runner(command_in("native"))
-
-
-@pytest.fixture(params=["tensorbus", "native"])
-def either(request: pytest.FixtureRequest) -> Tensorbus:
-    """Runs the command of the Python package, and then the one in C++."""
-    run: Tensorbus = request.getfixturevalue(request.param)
     return run

@@ -14,13 +14,19 @@ from support.screens.commands import Tensorbus
 
 pytest.importorskip("prometheus_client", reason="prometheus-client is not installed")
 
-from tensorbus._cli.bridge_status import clock_uncertainties
+from tensorbus._cli.bridge_status import status_of
 from tensorbus._cli.collector import Figure, bridge_figures_of
 from tensorbus._cli.metrics import BridgeWatch
 
 
 def figures_of(watch: BridgeWatch) -> dict[str, Figure]:
     return {each.metric: each for each in bridge_figures_of(watch.status())}
+
+
+def knows_the_clock(domain: str) -> bool:
+    """A bridge knows that of its only peer."""
+    status = status_of(domain)
+    return status is not None and status["peers"][0]["clock_uncertainty_ns"] is not None
 
 
 def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbus) -> None:
@@ -30,7 +36,7 @@ def test_a_topic_of_another_machine_names_it(tmp_path: Path, tensorbus: Tensorbu
             for _ in range(3):
                 publisher.publish(b"x" * 1000)
             appears(there, "image")
-            eventually(lambda: clock_uncertainties(there.domain)["here"] is not None)
+            eventually(lambda: knows_the_clock(there.domain))
             listed = tensorbus("topic", "list", *domain, "--json").rows
             topics = {row["topic"]: row for row in listed}
             node = tensorbus("node", "list", *domain, "--json").row

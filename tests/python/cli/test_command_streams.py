@@ -16,7 +16,15 @@ from typing import Any
 import pytest
 
 from support.harness import PATIENCE
-from support.screens.command_world import ARGUMENTS, ENDLESS, NAME, World, all_commands, world
+from support.screens.command_world import (
+    ARGUMENTS,
+    ENDLESS,
+    IN_PYTHON,
+    NAME,
+    World,
+    all_commands,
+    world,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -141,6 +149,12 @@ def test_a_command_works_in_every_locale(
     runs.begin("well")
     runs.begin("ASCII", env=ASCII)
     runs.begin("POSIX", env={"LC_ALL": "POSIX"})
+    if not {name, name.split(" ")[0]} & IN_PYTHON:  # names and output are always UTF-8
+        runs.begin("Latin-1", env=latin)
+        ended = runs.end()
+        assert {each.status for each in ended.values()} == {ended["well"].status}
+        assert len({NAME in each.out for each in ended.values()}) == 1
+        return
     runs.begin("output in ASCII", env={"PYTHONIOENCODING": "ascii"})
     runs.begin("Latin-1", env=latin, encoding="latin-1")
     ended = runs.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +13,19 @@ from subprocess import DEVNULL, PIPE
 from typing import Any
 
 import pytest
-import typer
 
 import tensorbus as tb
 from support.harness import PATIENCE
-from support.screens.command_world import ARGUMENTS, COMMAND, NAME, World, all_commands, world
-from support.screens.commands import Tensorbus, parsed
-from tensorbus._cli import plain
-from tensorbus._cli.app import app
+from support.repository import ROOT
+from support.screens.command_world import ARGUMENTS, NAME, World, all_commands, world
+from support.screens.commands import Tensorbus, parsed, program
 from tensorbus._cli.records import KINDS
+
+sys.path.insert(0, str(ROOT / "docs/site"))
+
+from native_kinds import NATIVE_KINDS
+
+DECLARED = {**NATIVE_KINDS, **KINDS}
 
 # Commands that print nothing, or a screen, or the address of a server.
 WITHOUT_JSON = {"top", "view", "metrics", "wait"}
@@ -40,23 +45,13 @@ def bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield made
 
 
-def options_of(name: str) -> set[str]:
-    """The options of a command that typer runs."""
-    command: Any = typer.main.get_command(app)
-    for word in name.split():
-        command = command.get_command(typer.Context(command), word)
-    return {option for each in command.params for option in each.opts}
-
-
-def test_every_command_that_prints_data_has_the_option() -> None:
-    without = {
-        name for name in all_commands() - set(plain.HELP) if "--json" not in options_of(name)
-    }
-    assert without == WITHOUT_JSON
+def test_every_command_that_prints_data_has_the_option(tensorbus: Tensorbus) -> None:
+    helps = {name: tensorbus(*name.split(), "--help").out for name in all_commands()}
+    assert {name for name, text in helps.items() if "--json" not in text} == WITHOUT_JSON
 
 
 def test_every_kind_names_commands() -> None:
-    named = {command for kind in KINDS.values() for command in kind.commands}
+    named = {command for kind in DECLARED.values() for command in kind.commands}
     assert named == all_commands() - WITHOUT_JSON
 
 
@@ -66,8 +61,8 @@ def others(bus: World) -> Iterator[None]:
     quiet = {"stdin": DEVNULL, "stderr": DEVNULL}
     address = ["--listen", "127.0.0.1:0", "--trust-network"]
     with (
-        bus.start([*COMMAND, "bridge", *address], stdout=DEVNULL, **quiet) as bridge,
-        bus.start([*COMMAND, *SILENT], stdout=PIPE, **quiet) as silent,
+        bus.start([program(), "bridge", *address], stdout=DEVNULL, **quiet) as bridge,
+        bus.start([program(), *SILENT], stdout=PIPE, **quiet) as silent,
         tb.Publisher[Any]("bytes", history=1, domain=bus.domain) as publisher,
         tb.Subscriber[Any]("bytes", domain=bus.domain, timeout=PATIENCE) as subscriber,
         tb.Subscriber[Any](NAME, domain=bus.domain, timeout=PATIENCE) as holder,
@@ -96,19 +91,19 @@ def test_each_line_of_each_command_is_of_a_declared_kind(
     found = defaultdict(set)
     with others(bus):
         for name in sorted(set(ARGUMENTS) - WITHOUT_JSON - {""}):
-            words = bus.command(name, tmp_path / name.replace(" ", "_"))[len(COMMAND) :]
+            words = bus.command(name, tmp_path / name.replace(" ", "_"))[1:]
             for record in tensorbus(*words, "--json").rows:
                 kind = record.pop("kind")
-                assert tuple(record) == KINDS[kind].fields, (name, record)
+                assert tuple(record) == DECLARED[kind].fields, (name, record)
                 found[kind].add(name)
     assert found.keys().isdisjoint(SERVED)
     found["log"].add("up")
     found |= {kind: {command} for kind, command in SERVED.items()}
-    assert found == {kind: {*declared.commands} for kind, declared in KINDS.items()}
+    assert found == {kind: {*declared.commands} for kind, declared in DECLARED.items()}
 
 
 def test_kept_queues_are_told_as_lines(domain: str) -> None:
-    command = [*COMMAND, "queue", "keep", "jobs", "--json"]
+    command = [program(), "queue", "keep", "jobs", "--json"]
     with subprocess.Popen(command, stdin=DEVNULL, stdout=PIPE, text=True) as process:
         assert process.stdout is not None
         first = process.stdout.readline()

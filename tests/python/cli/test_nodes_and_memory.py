@@ -34,34 +34,34 @@ def camera() -> Iterator[tb.Node]:
         node.close_sync()
 
 
-def test_nodes(either: Tensorbus) -> None:
+def test_nodes(tensorbus: Tensorbus) -> None:
     with camera():
-        row = either("node", "list", "--json").row
-        table = either("node", "list").lines
-        text = either("node", "info", "camera").out
+        row = tensorbus("node", "list", "--json").row
+        table = tensorbus("node", "list").lines
+        text = tensorbus("node", "info", "camera").out
     assert row["node"] == "camera"
     assert (row["pid"], row["publishes"], row["subscribes"]) == (os.getpid(), ["image"], ["speed"])
     assert table[1][:2] == ["camera", str(os.getpid())]
     assert "publishes: image\nsubscribes: speed\n" in text
 
 
-def test_parameters(either: Tensorbus) -> None:
+def test_parameters(tensorbus: Tensorbus) -> None:
     with camera() as node:
-        assert either("param", "get", "camera", "rate").out == "30.0\n"
-        assert either("param", "set", "camera", "rate", "10").out == "10.0\n"
+        assert tensorbus("param", "get", "camera", "rate").out == "30.0\n"
+        assert tensorbus("param", "set", "camera", "rate", "10").out == "10.0\n"
         assert node.parameters["rate"].value == 10.0
-        refused = either("param", "set", "camera", "rate", "fast")
+        refused = tensorbus("param", "set", "camera", "rate", "fast")
         assert (refused.status, refused.out) == (1, "")
         assert refused.err == "tensorbus: rate=fast: expected float\n"
-        assert either("param", "get", "camera", "gain").status == 1
-        listed = either("param", "list").lines
+        assert tensorbus("param", "get", "camera", "gain").status == 1
+        listed = tensorbus("param", "list").lines
         assert listed[1][:6] == ["camera", "rate", "10.0", "30.0", "service", "yes"]
-        row = either("param", "list", "--json").row
+        row = tensorbus("param", "list", "--json").row
         assert (row["node"], row["parameter"], row["value"]) == ("camera", "rate", 10.0)
 
 
 def test_all_nodes_are_asked_for_their_parameters_at_once(
-    elsewhere: Elsewhere, either: Tensorbus
+    elsewhere: Elsewhere, tensorbus: Tensorbus
 ) -> None:
     def run(name: str) -> None:
         node = tb.Node(name)
@@ -79,7 +79,7 @@ def test_all_nodes_are_asked_for_their_parameters_at_once(
         each.stop()
     with camera():
         begin = time.monotonic()
-        done = either("param", "list", "--json", "--timeout", str(limit))
+        done = tensorbus("param", "list", "--json", "--timeout", str(limit))
         took = time.monotonic() - begin
     assert [row["node"] for row in done.rows] == ["camera"]
     assert done.err.count("no answer in 1 s") == 3
@@ -88,7 +88,7 @@ def test_all_nodes_are_asked_for_their_parameters_at_once(
         each.kill()
 
 
-def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(either: Tensorbus) -> None:
+def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(tensorbus: Tensorbus) -> None:
     asked: list[object] = []
     with camera() as node:
         node.create_service("own/parameters", callback=asked.append, mode="sync")
@@ -96,8 +96,8 @@ def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(either: Ten
             other.create_service("other/parameters", callback=lambda request: [7], mode="sync")
             thread = threading.Thread(target=other.spin)
             thread.start()
-            done = either("param", "list", "--json", "--timeout", str(PATIENCE))
-            one = either("param", "get", "other", "rate", "--timeout", str(PATIENCE))
+            done = tensorbus("param", "list", "--json", "--timeout", str(PATIENCE))
+            one = tensorbus("param", "get", "other", "rate", "--timeout", str(PATIENCE))
             other.stop()
             thread.join()
     assert asked == []
@@ -107,28 +107,28 @@ def test_a_service_that_is_not_of_a_node_is_not_taken_for_parameters(either: Ten
     assert (one.status, one.err) == (1, f"tensorbus: {why}\n")
 
 
-def test_parameters_of_two_nodes_of_one_name_are_not_guessed(either: Tensorbus) -> None:
+def test_parameters_of_two_nodes_of_one_name_are_not_guessed(tensorbus: Tensorbus) -> None:
     with camera(), camera():
-        done = either("param", "set", "camera", "rate", "1")
+        done = tensorbus("param", "set", "camera", "rate", "1")
     assert (done.status, done.out) == (1, "")
     assert "2 nodes have the name 'camera'" in done.err
 
 
-def test_services(either: Tensorbus) -> None:
+def test_services(tensorbus: Tensorbus) -> None:
     with camera():
-        services = {row["service"]: row for row in either("service", "list", "--json").rows}
-        table = {line[0] for line in either("service", "list").lines}
-        assert either("service", "call", "sum", "[1, 2, 3]").out == "6\n"
-        reply = either("service", "call", "sum", "[1, 2]", "--json").row
+        services = {row["service"]: row for row in tensorbus("service", "list", "--json").rows}
+        table = {line[0] for line in tensorbus("service", "list").lines}
+        assert tensorbus("service", "call", "sum", "[1, 2, 3]").out == "6\n"
+        reply = tensorbus("service", "call", "sum", "[1, 2]", "--json").row
         assert (reply["service"], reply["data"]) == ("sum", 3)
-        failed = either("service", "call", "sum", "7")
+        failed = tensorbus("service", "call", "sum", "7")
     assert set(services) == table - {"SERVICE"} == {"camera/parameters", "sum"}
     assert services["sum"]["pid"] == os.getpid()
     assert (failed.status, failed.out) == (1, "")
     assert "service 'sum' raised TypeError" in failed.err
 
 
-def test_queues(elsewhere: Elsewhere, either: Tensorbus) -> None:
+def test_queues(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
     def take() -> None:
         queue = tb.Queue.open("jobs")
         tell(queue.get(timeout=PATIENCE))
@@ -139,9 +139,9 @@ def test_queues(elsewhere: Elsewhere, either: Tensorbus) -> None:
             queue.put(job)
         taker = elsewhere.start(take)
         assert taker.hear() == 0
-        (found,) = [row for row in either("queue", "list", "--json").rows if row["queue"]]
-        table = either("queue", "list").lines
-        text = either("queue", "info", "jobs").out
+        (found,) = [row for row in tensorbus("queue", "list", "--json").rows if row["queue"]]
+        table = tensorbus("queue", "list").lines
+        text = tensorbus("queue", "info", "jobs").out
         assert found["stats"] == dict(queue.stats)
         taker.tell()
         taker.finish()
@@ -153,7 +153,7 @@ def test_queues(elsewhere: Elsewhere, either: Tensorbus) -> None:
     assert f"({taker.pid})" in text
 
 
-def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, either: Tensorbus) -> None:
+def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, tensorbus: Tensorbus) -> None:
     pytest.importorskip("numpy", reason="NumPy is not installed")
 
     def hold(count: int) -> None:
@@ -168,8 +168,8 @@ def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, either: Ten
         few, many = elsewhere.start(hold, 1), elsewhere.start(hold, 3)
         assert (few.hear(), many.hear()) == (1, 3)
         used = tb.participant().arena["used_bytes"]
-        rows = either("memory", "--json").rows
-        table = either("memory").out
+        rows = tensorbus("memory", "--json").rows
+        table = tensorbus("memory").out
         for holder in (few, many):
             holder.tell()
             holder.finish()
@@ -185,10 +185,10 @@ def test_memory_names_the_holder_of_most_first(elsewhere: Elsewhere, either: Ten
     )
 
 
-def test_inspect_prints_all_that_the_function_returns(either: Tensorbus) -> None:
+def test_inspect_prints_all_that_the_function_returns(tensorbus: Tensorbus) -> None:
     with camera():
-        domain, process = either("inspect", "--json").rows
-        table = either("inspect").lines
+        domain, process = tensorbus("inspect", "--json").rows
+        table = tensorbus("inspect").lines
     assert domain["domain"] == tb.participant().domain
     assert (process["pid"], process["error"]) == (os.getpid(), "")
     assert [each["topic"] for each in process["publishers"]] == ["image"]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +15,10 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.node_runs import connected
-from tensorbus._cli.command import main
+from support.screens.commands import Done, program, run_program
 
 BEGIN = 1_700_000_000_000_000_000
 SECOND = 1_000_000_000
-COMMAND = (sys.executable, "-m", "tensorbus")
 
 BOTH = pytest.mark.parametrize("mode", ["async", "sync"])
 
@@ -203,7 +200,7 @@ def path(tmp_path: Path) -> Path:
 
 @contextmanager
 def playing(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = (*COMMAND, "play", str(path), "--clock", "clock", "--name", "player", *options)
+    command = (program(), "play", str(path), "--clock", "clock", "--name", "player", *options)
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
         try:
             yield process
@@ -211,24 +208,23 @@ def playing(path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def player(*what: str) -> None:
-    assert main(["player", *what, "--name", "player"]) == 0
+def player(*what: str) -> Done:
+    done = run_program("player", *what, "--name", "player")
+    assert done.status == 0
+    return done
 
 
 @BOTH
-def test_ticks_follow_a_player_in_another_process(
-    path: Path, mode: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ticks_follow_a_player_in_another_process(path: Path, mode: Any) -> None:
     with ticking(mode, 0.1) as timer, playing(path, "--paused") as process:
         eventually(lambda: timer.time_ns == BEGIN)
-        eventually(lambda: main(["player", "status", "--name", "player"]) == 0)  # it is served
+        status = ("player", "status", "--name", "player")
+        eventually(lambda: run_program(*status).status == 0)  # it is served
         player("step", "4")
         eventually(lambda: timer.ticks == 30)
         player("step")
         eventually(lambda: timer.ticks == 40)
-        capsys.readouterr()
-        player("status", "--json")
-        assert json.loads(capsys.readouterr().out)["paused"]
+        assert player("status", "--json").row["paused"]
         assert timer.ticks == 40  # the time stands
         player("rate", "100")
         player("resume")

@@ -1,19 +1,19 @@
-"""The commands about recordings: of the Python package, and in C++."""
+"""The commands about recordings."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.screens.commands import LANGUAGES, Tensorbus, command_in, runner
-
-
-@pytest.fixture(params=LANGUAGES)
-def command(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """The words of `tensorbus`, in one language after the other."""
-    return command_in(request.param)
+from support.screens.commands import Tensorbus, program, run_program
 
 
 @pytest.fixture
-def tensorbus(command: tuple[str, ...]) -> Tensorbus:
+def command() -> tuple[str, ...]:
+    """The words of `tensorbus`."""
+    return (program(),)
+
+
+@pytest.fixture
+def tensorbus() -> Tensorbus:
     """Runs `tensorbus` with some arguments to its end."""
-    return runner(command)
+    return run_program

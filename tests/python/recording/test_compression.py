@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, eventually, in_a_fork, tell
 from support.mcap_files import read_mcap
+from support.screens.commands import program, run_program
 from support.two_topics import two_topics
-from tensorbus._cli.command import main
 
 COUNT = 50
 LARGE = 1_500_000
@@ -317,7 +316,7 @@ def test_a_library_that_is_missing_is_named_with_its_package(
 
 def test_the_command_takes_topics_with_a_compression(tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
-    command = [sys.executable, "-m", "tensorbus", "record", "pose", "-o", str(path), "--reliable"]
+    command = [program(), "record", "pose", "-o", str(path), "--reliable"]
     with tb.Publisher("pose", reliable=True, history=8, depth=8) as pose:
         for number in range(8):
             pose.publish(pose_of(number))
@@ -329,4 +328,5 @@ def test_the_command_takes_topics_with_a_compression(tmp_path: Path) -> None:
             finally:
                 process.kill()
     assert {index.compression for index in read_mcap(path).summary.chunk_indexes} == {"zstd"}
-    assert main(["record", "pose", "--compress", "pose=", "-o", str(path)]) == 2
+    wrong = run_program("record", "pose", "--compress", "pose=", "-o", path)
+    assert wrong.status == 2

@@ -16,7 +16,7 @@ import tensorbus as tb
 from recorded_topics import record
 from support.harness import PATIENCE
 from support.mcap_files import add_json
-from support.screens.commands import parsed
+from support.screens.commands import parsed, run_program
 from tensorbus._cli.command import main
 
 pytest.importorskip("typer")
@@ -212,11 +212,8 @@ def test_numbers_that_json_has_not_are_texts_for_foxglove(tmp_path: Path) -> Non
     }
 
 
-def test_info_names_the_schema_of_another_program(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["recording", "info", str(path)]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+def test_info_names_the_schema_of_another_program(path: Path) -> None:
+    rows = run_program("recording", "info", path).lines
     assert ["foreign", "robot/State", "1"] in [row[:3] for row in rows]
     assert tb.Recording(path).topics["foreign"].types == ("robot/State",)
     with pytest.raises(tb.TypeMismatch, match="foreign"):

@@ -14,7 +14,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
-from support.screens.commands import LANGUAGES, Tensorbus, command_in, runner
+from support.screens.commands import Tensorbus
 
 pytest.importorskip("typer")
 
@@ -153,15 +153,6 @@ def test_two_of_a_name_are_told(path: Path, playing: Plays, tensorbus: Tensorbus
 
 def published(command: Tensorbus) -> int:
     return int(command("player", "status", "--json").row["messages"])
-
-
-def test_the_commands_of_both_languages_control_each_other(path: Path, playing: Plays) -> None:
-    python, native = (runner(command_in(language)) for language in LANGUAGES)
-    with playing(path, "--paused"):
-        rows = [command("player", "step", "--json").row for command in (python, native)]
-        assert [*rows[0]] == [*rows[1]]
-        eventually(lambda: published(python) == 2)
-        assert published(native) == 2
 
 
 def test_a_player_refuses_what_it_does_not_know(path: Path, playing: Plays) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
-from tensorbus._cli.command import main
+from support.screens.commands import run_program
 
 pytest.importorskip("typer")
 
@@ -118,7 +118,7 @@ def test_in_the_background_it_plays_to_its_end_whatever_is_typed(
         shell.type("\x1a", "READY")
         shell.type("bg\n", "READY")
         shell.type("echo he''llo\n", "hello")
-        assert main(["player", "resume", "--timeout", str(PATIENCE)]) == 0
+        assert run_program("player", "resume", "--timeout", PATIENCE).status == 0
         assert [numbers.receive().data for _ in range(COUNT)] == [*range(COUNT)]
         shell.read_until(f"{COUNT} messages, at most")
         shell.type("wait; echo do''ne\n", "done")
@@ -167,6 +167,6 @@ def test_a_terminal_that_goes_ends_no_player_that_ignores_it(
         os.write(terminal, b"\n")
         assert numbers.receive().data == 0
         os.close(terminal)
-        assert main(["player", "resume", "--timeout", str(PATIENCE)]) == 0
+        assert run_program("player", "resume", "--timeout", PATIENCE).status == 0
         assert [numbers.receive().data for _ in range(COUNT - 1)] == [*range(1, COUNT)]
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +22,10 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.mcap_files import read_mcap
-from tensorbus._cli.command import main
+from support.screens.commands import Tensorbus
 
 pytest.importorskip("typer")
 
-COMMAND = (sys.executable, "-m", "tensorbus")
 Records = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
@@ -134,13 +131,14 @@ def test_one_whose_terminal_is_closed_finishes_its_file(
     assert tb.Recording(path).recovered == ""
 
 
-def test_it_ends_after_some_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_after_some_seconds(tensorbus: Tensorbus, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
-    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 0
-    assert capsys.readouterr().out.startswith("0 messages of 0 topics")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 1
-    assert "it exists" in capsys.readouterr().err
+    done = tensorbus("record", "--all", "-o", path, "--seconds", "0")
+    assert done.status == 0
+    assert done.out.startswith("0 messages of 0 topics")
+    again = tensorbus("record", "--all", "-o", path, "--seconds", "0")
+    assert again.status == 1
+    assert "it exists" in again.err
 
 
 def test_each_start_may_have_a_file_of_its_own(recording: Records, tmp_path: Path) -> None:
@@ -173,25 +171,6 @@ def test_mistakes_are_told(command: tuple[str, ...], tmp_path: Path) -> None:
         done = subprocess.run([*command, "record", *arguments], capture_output=True, text=True)
         assert done.returncode == 2
         assert text in " ".join(done.stderr.replace("│", "").split())
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
-def test_another_signal_does_not_cut_its_end_short(
-    tmp_path: Path,
-    number: signal.Signals,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    class Interrupted(tb.Recorder):
-        def close(self) -> None:
-            signal.raise_signal(number)
-            super().close()
-
-    monkeypatch.setattr("tensorbus._cli.record.Recorder", Interrupted)
-    path = tmp_path / "run.mcap"
-    assert main(["record", "--all", "-o", str(path), "--seconds", "0"]) == 0
-    assert capsys.readouterr().out.startswith("0 messages")
-    assert tb.Recording(path).recovered == ""
 
 
 def test_a_signal_for_a_snapshot_does_not_end_one_that_keeps_nothing(
@@ -238,6 +217,7 @@ def test_it_says_for_which_topics_a_compression_was_chosen_in_vain(
 
 def test_it_says_which_topics_it_has_left_uncompressed_and_why(
     recording: Records,
+    tensorbus: Tensorbus,
     tmp_path: Path,
 ) -> None:
     path, cut = tmp_path / "run.mcap", tmp_path / "cut.mcap"
@@ -257,12 +237,11 @@ def test_it_says_which_topics_it_has_left_uncompressed_and_why(
     )
     assert f"recorder: {sentence}" in err
     assert "'pose'" not in err
-    words = [*COMMAND, "recording", "cut", str(path), "-o", str(cut)]
 
     def said(*compress: str) -> str:
-        return subprocess.run(
-            [*words, "--overwrite", *compress], capture_output=True, text=True, check=True
-        ).stderr
+        done = tensorbus("recording", "cut", path, "-o", cut, "--overwrite", *compress)
+        assert done.status == 0
+        return done.err
 
     assert f"copy: {sentence}" in said("--compress", "zstd")
     assert cut.stat().st_size > 1 << 20
@@ -302,7 +281,7 @@ def test_a_full_disk_ends_it_with_an_error_that_says_what_is_in_the_file(
         assert (sample.data == index).all()
 
 
-def test_info_shows_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_shows_what_is_in_a_file(tensorbus: Tensorbus, tmp_path: Path) -> None:
     path = tmp_path / "run.mcap"
     with (
         tb.Publisher("camera/image", tb.ImageMessage, reliable=True) as publisher,
@@ -312,20 +291,20 @@ def test_info_shows_what_is_in_a_file(tmp_path: Path, capsys: pytest.CaptureFixt
         for _ in range(3):
             publisher.publish(tb.ImageMessage(np.zeros((4, 4, 3), np.uint8)))
         eventually(lambda: recorder.stats.messages == 3)
-    assert main(["recording", "info", str(path)]) == 0
-    said = capsys.readouterr()
-    lines = said.out.splitlines()
+    shown = tensorbus("recording", "info", path)
+    lines = shown.out.splitlines()
     assert lines[2] == "messages: 3, 0 lost"
     assert lines[-1].split()[:3] == ["camera/image", "tensorbus.ImageMessage", "3"]
-    assert said.err == ""
+    assert (shown.status, shown.err) == (0, "")
 
-    assert main(["recording", "info", str(path), "--json"]) == 0
-    found, topic = map(json.loads, capsys.readouterr().out.splitlines())
+    found, topic = tensorbus("recording", "info", path, "--json").rows
     assert (found["messages"], found["recovered"], found["damage"]) == (3, "", "")
     assert (topic["topic"], topic["messages"]) == ("camera/image", 3)
 
     path.write_bytes(path.read_bytes()[:-1])
-    assert main(["recording", "info", str(path)]) == 0
-    assert "its recorder has not finished it" in capsys.readouterr().err
-    assert main(["recording", "info", str(tmp_path / "nowhere")]) == 1
-    assert "nowhere" in capsys.readouterr().err
+    damaged = tensorbus("recording", "info", path)
+    assert damaged.status == 0
+    assert "its recorder has not finished it" in damaged.err
+    missing = tensorbus("recording", "info", tmp_path / "nowhere")
+    assert missing.status == 1
+    assert "nowhere" in missing.err

@@ -13,7 +13,6 @@ import pytest
 
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, hear, joined, tell
-from tensorbus._cli.values import json_of
 from tensorbus._core import Outgoing
 from tensorbus._recording.message_parts import MessageParts
 
@@ -126,7 +125,6 @@ def test_a_typed_service_takes_and_returns_it() -> None:
 def test_json_has_its_text() -> None:
     with tb.share(1) as shared:
         text = str(shared.handle)
-        assert json_of({"weights": [shared.handle]}) == {"weights": [text]}
         assert MessageParts({"weights": shared.handle}).values == {"weights": text}
         assert tb.attach(text) == 1
 

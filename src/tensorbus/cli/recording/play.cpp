@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <chrono>
@@ -8,6 +10,7 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,6 +19,7 @@
 
 #include "tensorbus/cli/caught_signals.hpp"
 #include "tensorbus/cli/commands.hpp"
+#include "tensorbus/cli/help.hpp"
 #include "tensorbus/cli/json.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/recording/opened.hpp"
@@ -28,7 +32,7 @@ namespace {
 
 using std::chrono::steady_clock;
 
-constexpr const char* kKeys = "space pauses, Enter steps, + and - change the rate, q ends it";
+constexpr const char* kKeys = "; space pauses, Enter steps, + and - change the rate, q ends it";
 const double kFaster = std::sqrt(2.0);
 // Between two looks at whether playing has ended by itself.
 constexpr std::chrono::milliseconds kEndCheck{100};
@@ -223,7 +227,8 @@ void play(PlayOptions& options) {
   {
     const PlayerService service(options.name, player, file, participant_of(options.domain));
     Playing playing(player, *signals);
-    print_line("playing " + shown(file) + "; " + kKeys);
+    const bool has_keys = ::isatty(STDIN_FILENO) == 1;
+    print_line("playing " + shown(file) + (has_keys ? kKeys : ""));
     if (!options.paused) playing.begin(nanoseconds_in(options.wait));
     playing.run();
   }
@@ -234,13 +239,17 @@ void play(PlayOptions& options) {
 }  // namespace
 
 void add_play(CLI::App& all) {
-  add_command(
+  CLI::App& command = add_command(
       all, "play",
-      "Publish recorded messages with their types, histories and intervals. Nothing is copied: "
-      "tensorbus play [OPTIONS] FILE [TOPIC]...\n\n"
+      "Publish recorded messages with their types, histories and intervals. Nothing is copied.\n\n"
       "Keys on a terminal: space pauses and resumes, Enter publishes one message, + and - change "
       "the rate, q ends the command. `tensorbus player` controls it from another process.",
+      "tensorbus play run.mcap\n"
+      "tensorbus play run.mcap camera/image --rate 0.5 --start 10 --end 20 --loop\n"
+      "tensorbus play run.mcap --remap camera/image:=replayed/image --clock clock\n"
+      "tensorbus play run.mcap --paused     and, elsewhere: tensorbus player step",
       play);
+  command.formatter(std::make_shared<Help>(" FILE [TOPIC]..."));
 }
 
 }  // namespace tensorbus::cli

@@ -138,11 +138,13 @@ Content PlayerService::reply_to(const Content& request) {
 void add_player(CLI::App& all) {
   CLI::App& group = *all.add_subcommand("player", "Control a running `tensorbus play`.");
   group.require_subcommand(1);
-  add_command(group, "status", "Show the player's position and its largest delay.", show_player);
-  add_command(group, "pause", "Pause before the next message.", pause);
-  add_command(group, "resume", "Continue to play.", resume);
-  add_command(group, "step", "Pause, and publish the next messages at once.", step);
-  add_command(group, "rate", "Play faster or slower.", set_rate);
+  add_command(group, "status", "Show the player's position and its largest delay.",
+              "tensorbus player status --json", show_player);
+  add_command(group, "pause", "Pause before the next message.", "tensorbus player pause", pause);
+  add_command(group, "resume", "Continue to play.", "tensorbus player resume", resume);
+  add_command(group, "step", "Pause, and publish the next messages at once.",
+              "tensorbus player step 10", step);
+  add_command(group, "rate", "Play faster or slower.", "tensorbus player rate 0.5", set_rate);
 }
 
 }  // namespace tensorbus::cli

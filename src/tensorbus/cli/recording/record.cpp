@@ -1,9 +1,12 @@
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -13,6 +16,7 @@
 #include "tensorbus/cli/amounts.hpp"
 #include "tensorbus/cli/caught_signals.hpp"
 #include "tensorbus/cli/commands.hpp"
+#include "tensorbus/cli/help.hpp"
 #include "tensorbus/cli/output.hpp"
 #include "tensorbus/cli/recording/running_recorder.hpp"
 #include "tensorbus/cli/texts.hpp"
@@ -105,10 +109,13 @@ std::string with_time(std::string name) {
     name.replace(at, place.size(), now);
   const char* const home = std::getenv("HOME");
   if (name.starts_with("~/") && home != nullptr) name.replace(0, 1, home);
-  const std::filesystem::path folder = std::filesystem::path(name).parent_path();
-  std::error_code error;
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  if (error) throw Exit(kFailed, "--output: " + shown(folder.string()) + ": " + error.message());
+  for (std::size_t end = name.find('/', 1); end != std::string::npos;
+       end = name.find('/', end + 1)) {
+    const std::string folder = name.substr(0, end);
+    if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
+      throw Exit(kFailed,
+                 "--output: " + shown(folder) + ": " + std::generic_category().message(errno));
+  }
   return name;
 }
 
@@ -154,16 +161,22 @@ void record(RecordOptions& options) {
 }  // namespace
 
 void add_record(CLI::App& all) {
-  add_command(
+  CLI::App& command = add_command(
       all, "record",
-      "Record topics to a file, from the memory in which they were published: tensorbus record "
-      "[OPTIONS] [TOPIC]...\n\n"
+      "Record topics to a file, from the memory in which they were published.\n\n"
       "Without --reliable, no publisher waits for the recorder; messages that arrive faster "
       "than the disk writes are lost, and counted. After SIGINT, SIGTERM or SIGHUP the "
       "recorder completes the file and ends. The file can be read even if the recorder is "
       "killed. With --snapshot, it writes only after `tensorbus recorder snapshot` or "
       "SIGUSR1.",
+      "tensorbus record camera/image pose -o run.mcap\n"
+      "tensorbus record --all --seconds 60 -o run.mcap\n"
+      "tensorbus record --regex 'camera/.*' --reliable -o run.mcap\n"
+      "tensorbus record --all --compress zstd -o run.mcap\n"
+      "tensorbus record camera/image pose --compress pose=lz4 -o run.mcap\n"
+      "tensorbus record --all -o 'runs/{time}.mcap'",
       record);
+  command.formatter(std::make_shared<Help>(" [TOPIC]..."));
 }
 
 }  // namespace tensorbus::cli

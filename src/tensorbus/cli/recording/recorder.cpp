@@ -55,10 +55,10 @@ void add_recorder(CLI::App& all) {
   add_command(
       group, "snapshot",
       "Write the messages that `tensorbus record --snapshot` keeps in memory to a new file.",
-      snapshot);
+      "tensorbus recorder snapshot", snapshot);
   add_command(group, "status",
               "Show how many messages and bytes were written, and how many messages were lost.",
-              show_recorder);
+              "tensorbus recorder status --json", show_recorder);
 }
 
 }  // namespace tensorbus::cli

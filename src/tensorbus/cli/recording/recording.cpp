@@ -152,7 +152,7 @@ void add_recording(CLI::App& all) {
   group.require_subcommand(1);
   add_command(group, "info",
               "Show the topics of a recording, their types, rates and lost messages.",
-              show_recording);
+              "tensorbus recording info run.mcap", show_recording);
 }
 
 }  // namespace tensorbus::cli

@@ -191,10 +191,11 @@ void add_param(CLI::App& all) {
       "param", "Parameters of nodes: reading them, and setting those that can be set.");
   group.require_subcommand(1);
   add_command(group, "list", "List the parameters of a node, or of all nodes that run.",
-              list_parameters);
-  add_command(group, "get", "Print the value of a parameter.", get_parameter);
+              "tensorbus param list camera", list_parameters);
+  add_command(group, "get", "Print the value of a parameter.", "tensorbus param get camera rate",
+              get_parameter);
   add_command(group, "set", "Set a parameter that was declared with on_set, and print its value.",
-              set_parameter);
+              "tensorbus param set camera rate 10", set_parameter);
 }
 
 }  // namespace tensorbus::cli

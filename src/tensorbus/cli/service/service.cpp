@@ -37,7 +37,7 @@ struct CallOptions {
   std::string service;
   std::string value;
   void add_to(CLI::App& command) {
-    command.add_option("SERVICE", service, "The service's name.")->required();
+    command.add_option("SERVICE", service, "The service's name.")->check(is_name())->required();
     command.add_option("VALUE", value, "The value, as JSON or a Python literal.")->required();
     asking.timeout = 5;
     asking.add_to(command);
@@ -63,8 +63,11 @@ void add_service(CLI::App& all) {
   CLI::App& group = *all.add_subcommand("service", "Services: list and call them.");
   group.require_subcommand(1);
   add_command(group, "list", "List the services, once for each process that offers them.",
-              list_services);
-  add_command(group, "call", "Call a service and print its reply.", call_service);
+              "tensorbus service list", list_services);
+  add_command(group, "call", "Call a service and print its reply.",
+              "tensorbus service call mean '[1, 2, 3]'\n"
+              "tensorbus service call detect '{\"threshold\": 0.5}' --timeout 10 --json",
+              call_service);
 }
 
 }  // namespace tensorbus::cli

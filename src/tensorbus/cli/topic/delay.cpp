@@ -183,6 +183,8 @@ void add_delay(CLI::App& topic) {
       "command. For a sample of another machine, the bridge converts the time of publishing to "
       "this "
       "machine's clock; +- is the uncertainty of this conversion.",
+      "tensorbus topic delay camera/image\n"
+      "tensorbus topic delay camera/image --window 10 --count 1 --json",
       delay);
 }
 

@@ -172,6 +172,9 @@ void add_echo(CLI::App& topic) {
       "\n\nNo publisher waits for this command. A tensor is shown by its dtype, shape, device, a "
       "few values, minimum, mean, maximum and the number of NaNs. With --json, each line is a "
       "sample.",
+      "tensorbus topic echo camera/image --once --image\n"
+      "tensorbus topic echo state --field pose.position --csv > positions.csv\n"
+      "tensorbus topic echo state --json | jq .data.id",
       echo);
 }
 

@@ -9,7 +9,7 @@
 namespace tensorbus::cli {
 
 void MonitorOptions::add_monitor_to(CLI::App& command) {
-  command.add_option("TOPIC", topic, "The topic's name.")->required();
+  command.add_option("TOPIC", topic, "The topic's name.")->check(is_name())->required();
   command.add_option("--count", count, "End after this many; by default after Ctrl-C.  [x>=1]")
       ->option_text("N")
       ->check(at_least_one());

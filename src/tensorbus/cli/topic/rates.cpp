@@ -25,7 +25,8 @@ struct RateOptions {
   int count = 0;  // 0: until Ctrl-C
 
   void add_to(CLI::App& command) {
-    command.add_option("TOPIC", topic, "The topic's name; by default all topics.");
+    command.add_option("TOPIC", topic, "The topic's name; by default all topics.")
+        ->check(is_name());
     command.add_option("--window", window, "Seconds for each line.  [default: 1.0; x>=0.01]")
         ->option_text("S")
         ->check(seconds_from(0.01));
@@ -156,8 +157,13 @@ std::string machines_text(const std::set<std::string>& machines) {
 }
 
 void add_rates(CLI::App& topic) {
-  add_command(topic, "hz", "Show how many samples a second are published.", hz);
+  add_command(topic, "hz", "Show how many samples a second are published.",
+              "tensorbus topic hz                         all topics, once a second\n"
+              "tensorbus topic hz camera/image --count 1 --window 5",
+              hz);
   add_command(topic, "bw", "Show how many bytes a second are published, in tensors and fields.",
+              "tensorbus topic bw                         all topics, once a second\n"
+              "tensorbus topic bw camera/image --count 1 --json",
               bw);
 }
 

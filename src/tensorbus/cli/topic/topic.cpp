@@ -71,7 +71,7 @@ struct TopicOptions {
   Asking asking;
   std::string topic;
   void add_to(CLI::App& command) {
-    command.add_option("TOPIC", topic, "The topic's name.")->required();
+    command.add_option("TOPIC", topic, "The topic's name.")->check(is_name())->required();
     asking.add_to(command);
   }
 };
@@ -195,10 +195,10 @@ void add_topic(CLI::App& all) {
       *all.add_subcommand("topic", "Topics: their publishers, subscribers and rates.");
   group.require_subcommand(1);
   add_command(group, "list", "List the topics that have a publisher or a subscriber.",
-              list_all_topics);
+              "tensorbus topic list --json | jq -r .topic", list_all_topics);
   add_command(group, "info",
               "Show the publishers and subscribers of a topic, and the samples that each holds.",
-              show_topic);
+              "tensorbus topic info camera/image", show_topic);
   add_rates(group);
   add_echo(group);
   add_delay(group);

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "tensorbus/cli/decimals.hpp"
 #include "tensorbus/cli/texts.hpp"
 #include "tensorbus/cli/values/value_text.hpp"
 
@@ -161,11 +162,8 @@ class Reader {
     std::erase(digits, '_');
   }
   static Value real(const std::string& digits, bool is_negative) {
-    double number = 0;
-    const char* const last = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), last, number);
-    if (read.ptr != last || read.ec == std::errc::invalid_argument) throw NoLiteral();
-    if (read.ec != std::errc()) number = std::strtod(digits.c_str(), nullptr);  // 0 or infinite
+    const double number = decimal_in(digits);
+    if (std::isnan(number)) throw NoLiteral();
     return is_negative ? -number : number;
   }
   // A number of more than 64 bits is a record (docs/tensors.md).

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tensorbus/cli/decimals.hpp"
 #include "tensorbus/cli/texts.hpp"
 #include "tensorbus/cli/utf8.hpp"
 
@@ -266,12 +266,9 @@ std::string text_of(const Value& value, const Limits& limits) {
 std::string number_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
-  std::array<char, 400> digits{};
   const double size = std::abs(number);
   const bool is_plain = size == 0 || (size >= 1e-4 && size < 1e16);
-  const auto format = is_plain ? std::chars_format::fixed : std::chars_format::scientific;
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(), number, format);
-  const std::string text(digits.data(), end.ptr);
+  const std::string text = fewest_digits(number, !is_plain);
   return text.find_first_of(".e") == std::string::npos ? text + ".0" : text;
 }
 

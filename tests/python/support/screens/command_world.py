@@ -14,13 +14,11 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any
 
-import typer
-
 import tensorbus as tb
 from support.harness import PATIENCE
-from tensorbus._cli.app import app
+from support.repository import ROOT
+from support.screens.commands import program
 
-COMMAND = (sys.executable, "-m", "tensorbus")
 NAME = "größe"  # of the topic, the node, the service and the queue
 
 # The arguments of each command that ends by itself. {out} is a file that does not exist.
@@ -77,22 +75,24 @@ run = ["sh", "-c", "echo here; exec sleep 1000"]
 [process.other]
 run = "sleep 1000"
 """
+# These are in Python, the others in C++.
+IN_PYTHON = {
+    *("doctor", "bridge", "metrics", "top", "up", "pipeline", "trace", "view", "wait"),
+    *("topic pub", "queue keep"),
+    *(f"recording {name}" for name in ("cut", "merge", "convert", "export", "import")),
+}
 # These serve until they are told to end, after they have printed a line.
 ENDLESS = {"metrics": "--port 0", "queue keep": "kept", "view": "--no-browser"}
 
 
 def all_commands() -> set[str]:
-    """Their names, as the command itself has them."""
-    return set(_names_in(typer.main.get_command(app), ()))
+    """Their names, as the help has them, without those of groups."""
+    sys.path.insert(0, str(ROOT / "docs/site"))
+    import command_line
 
-
-def _names_in(group: Any, path: tuple[str, ...]) -> Iterator[str]:
-    for name in group.list_commands(typer.Context(group)):
-        command = group.get_command(typer.Context(group), name)
-        if hasattr(command, "list_commands"):
-            yield from _names_in(command, (*path, name))
-        else:
-            yield " ".join((*path, name))
+    names = {name[1:] for name in command_line.commands(program()) if name[0] == "tensorbus"}
+    groups = {name[:-1] for name in names}
+    return {" ".join(name) for name in names - groups}
 
 
 @contextmanager
@@ -128,7 +128,7 @@ class World:
         given = ({**ARGUMENTS, **ENDLESS})[name].format(
             file=self.file, bag=self.bag, pipeline=self.pipeline, out=out
         )
-        return [*COMMAND, *name.split(), *shlex.split(given)]
+        return [program(), *name.split(), *shlex.split(given)]
 
     def start(self, command: list[str], **options: Any) -> subprocess.Popen[str]:
         """Starts a command in this domain."""
@@ -157,19 +157,19 @@ def world(folder: Path) -> Iterator[World]:
     made.pipeline.write_text(PIPELINE)
     record = ["record", NAME, "--seconds", "0.2", "-o", str(made.file)]
     with robot(made.domain), ExitStack() as ends:
-        assert made.start([*COMMAND, *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0
+        assert made.start([program(), *record], stdout=DEVNULL, stderr=DEVNULL).wait(PATIENCE) == 0
         for server in (
             ["record", NAME, "--snapshot", "60", "-o", str(folder / "snapshot.mcap")],
             ["play", str(made.file), "--paused", "--loop"],
         ):
             started = ends.enter_context(
-                made.start([*COMMAND, *server], stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
+                made.start([program(), *server], stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
             )
             ends.callback(started.terminate)
             assert started.stderr is not None
             assert started.stderr.readline()  # it runs
         up = ends.enter_context(
-            made.start([*COMMAND, "up", str(made.pipeline)], stdin=DEVNULL, stdout=PIPE)
+            made.start([program(), "up", str(made.pipeline)], stdin=DEVNULL, stdout=PIPE)
         )
         ends.callback(up.terminate)
         assert up.stdout is not None

@@ -1,14 +1,13 @@
-"""The command `tensorbus`, of the Python package and in C++, and what it has said."""
+"""The command `tensorbus`, and what it has said."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -53,28 +52,18 @@ def parsed(text: str) -> Any:
 
 Tensorbus = Callable[..., Done]
 
-Language = Literal["python", "native"]
-LANGUAGES: tuple[Language, ...] = ("python", "native")
+
+def program() -> str:
+    """The program `tensorbus`: the one that was built with the tests, else the installed one."""
+    built = BUILT / "tensorbus"
+    found = str(built) if built.exists() else shutil.which("tensorbus")
+    if found is None:
+        pytest.skip("the program tensorbus was not built: CLI11 is not installed")
+    return found
 
 
-def command_in(language: Language) -> tuple[str, ...]:
-    """The words of the command: of the Python package, or of the one in C++."""
-    if language == "python":
-        if not find_spec("typer"):
-            pytest.skip("the command in Python needs typer")
-        return (sys.executable, "-m", "tensorbus")
-    program = BUILT / "tensorbus"
-    if not program.exists():
-        pytest.skip("the command in C++ was not built: CLI11 is not installed")
-    return (str(program),)
-
-
-def runner(command: Sequence[str]) -> Tensorbus:
-    """A function that runs the command with some arguments to its end."""
-
-    def run(*arguments: object) -> Done:
-        words = [*command, *map(str, arguments)]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
-        return Done(done.returncode, done.stdout, done.stderr)
-
-    return run
+def run_program(*arguments: object) -> Done:
+    """Runs the program with some arguments to its end."""
+    words = [program(), *map(str, arguments)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+    return Done(done.returncode, done.stdout, done.stderr)

@@ -13,15 +13,17 @@ from typing import Annotated, Any
 import typer
 
 from tensorbus._base.stop_event import StopEvent
-from tensorbus._cli.options import Domain, Json, Topic
+from tensorbus._cli.options import Domain, Json, Topic, group
 from tensorbus._cli.output import fail
 from tensorbus._cli.records import print_record
-from tensorbus._cli.topics.sources import Source, sources_of
+from tensorbus._cli.sources import Source, sources_of
 from tensorbus._tensors import numpy_arrays
 from tensorbus._topics.publisher import Publisher
 from tensorbus.messages._standard import ImageMessage
 
-EXAMPLES = """\b
+app = group("Publish to a topic.")
+
+_EXAMPLES = """\b
 Examples:
   tensorbus topic pub speed 1.5
   tensorbus topic pub state '{"id": 7, "ready": true}' --rate 10
@@ -33,6 +35,7 @@ Examples:
   jq -c '.points[]' run.json | tensorbus topic pub points -"""
 
 
+@app.command("pub", epilog=_EXAMPLES)
 def pub(
     topic: Topic,
     given: Annotated[
