@@ -1,6 +1,6 @@
 """The library for Conan 2, without Python and without the command.
 
-    conan create .
+conan create .
 """
 
 from __future__ import annotations

@@ -214,8 +214,21 @@ GOALS: list[tuple[str, str, Goal]] = [
         pages_goal("huge pages", written=3, read=5, freed=10),
     ),
     *ITEM_GOALS,
-    ("python_import", "import tensorbus < 60 ms over a bare interpreter", start_goal(60)),
-    ("python_command", "commands < 300 ms over a bare interpreter", start_goal(300)),
+    (
+        "python_import",
+        "import tensorbus < 60 ms over a bare interpreter",
+        start_goal(60, "import tensorbus"),
+    ),
+    (
+        "python_command",
+        "commands in C++ take less than an interpreter that does nothing",
+        start_goal(0, "tensorbus"),
+    ),
+    (
+        "python_command",
+        "commands in Python < 300 ms over a bare interpreter",
+        start_goal(300, "in Python"),
+    ),
     (
         "python_training",
         "a DataLoader with our context, batches let go or kept: >= 5 x as fast as with PyTorch's",

@@ -27,6 +27,7 @@ COMMANDS = [
     "topic --help",
     "--help",
 ]
+IN_PYTHON = ["wait topic", "queue keep --help", "doctor --json"]
 
 
 def wall_ns(*command: str) -> int:
@@ -40,6 +41,7 @@ def main() -> None:
     program = str(Path(sys.executable).with_name("tensorbus"))
     rows = {BARE: (sys.executable, "-I", "-c", BARE)}
     rows |= {f"tensorbus {each}": (program, *each.split()) for each in COMMANDS}
+    rows |= {f"in Python: tensorbus {each}": (program, *each.split()) for each in IN_PYTHON}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a command's files
         os.environ["TENSORBUS_DOMAIN"] = f"{folder}/domain"
         with tb.Publisher("topic", history=1) as publisher:

@@ -33,7 +33,7 @@ TITLES = {
     "python_pages": "Python: 24 MiB of memory that is new, in pages of 4 KiB and in huge pages",
     "python_start": "Python: from nothing to the first message",
     "python_import": "Python: what an import takes, in a process of its own",
-    "python_command": "Python: what a command of `tensorbus` takes, from start to end",
+    "python_command": "what a command of `tensorbus` takes, from start to end",
     "python_queue": "Python: queues, one way, the receiver sleeps; and handles",
     "python_items": "Python: small items through queues, and services; everybody sleeps",
     "python_multiprocessing": "Python: everyday items of `multiprocessing`, over three modules",

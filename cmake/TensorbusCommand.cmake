@@ -1,8 +1,8 @@
 # The command `tensorbus`, over the public headers.
 
-# Only these headers: the folder in which they lie may have all headers of this system, and the
-# command may be for another.
-get_target_property(cli11_headers CLI11::CLI11 INTERFACE_INCLUDE_DIRECTORIES)
+# Only CLI11's own folder is searched for headers: /usr/include is wrong for another processor.
+get_target_property(cli11_folders CLI11::CLI11 INTERFACE_INCLUDE_DIRECTORIES)
+find_path(cli11_headers CLI/CLI.hpp HINTS ${cli11_folders} REQUIRED)
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/cli11")
 file(CREATE_LINK "${cli11_headers}/CLI" "${PROJECT_BINARY_DIR}/cli11/CLI" SYMBOLIC)
 

@@ -1,6 +1,6 @@
 # Installs libtensorbus, its public headers, a CMake package and a pkg-config file. All paths in
-# them are relative, so that the installed tree can be moved, and can live in a wheel. Each file is of
-# a component, of which packages are made (TensorbusPackages.cmake): `runtime`, `development` or
+# them are relative, so that the installed tree can be moved, and can live in a wheel. Each file is
+# of a component, of which packages are made (TensorbusPackages.cmake): `runtime`, `development` or
 # `command`.
 
 include(CMakePackageConfigHelpers)
@@ -8,7 +8,8 @@ include(CMakePackageConfigHelpers)
 # All that users may include; tests/house/test_package.py compiles each of them against the
 # installed tree.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tensorbus"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT development
+        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
 install(FILES "${TENSORBUS_GENERATED_DIR}/tensorbus/version.hpp"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/tensorbus" COMPONENT development)
 

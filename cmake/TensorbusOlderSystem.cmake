@@ -14,14 +14,15 @@ if(TENSORBUS_LINK_LIBRARIES)
                                                           UNITY_BUILD OFF)
   # Without -Wshadow: stat() is the name of the struct, too.
   target_compile_options(tensorbus_older_system PRIVATE -Wall -Wextra -Wpedantic)
-  file(GLOB program_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/older_system/program/*.cpp")
+  file(GLOB program_sources CONFIGURE_DEPENDS
+       "${PROJECT_SOURCE_DIR}/src/older_system/program/*.cpp")
   add_library(tensorbus_older_program OBJECT ${program_sources})
   set_target_properties(tensorbus_older_program PROPERTIES INTERPROCEDURAL_OPTIMIZATION OFF
                                                            UNITY_BUILD OFF)
 endif()
 
-# tensorbus_link_for_older_system(TARGET), which is a shared object or a program. -l: and not a path,
-# so that programs run here with the libraries of this system.
+# tensorbus_link_for_older_system(TARGET), which is a shared object or a program. -l: and not a
+# path, so that programs run here with the libraries of this system.
 function(tensorbus_link_for_older_system name)
   if(NOT TENSORBUS_LINK_LIBRARIES)
     return()
@@ -31,7 +32,8 @@ function(tensorbus_link_for_older_system name)
   if(kind STREQUAL "EXECUTABLE")
     target_sources(${name} PRIVATE $<TARGET_OBJECTS:tensorbus_older_program>)
     # What libgcc_s needs of the system's glibc is not looked for.
-    target_link_options(${name} PRIVATE LINKER:--wrap=__libc_start_main LINKER:--allow-shlib-undefined)
+    target_link_options(${name} PRIVATE LINKER:--wrap=__libc_start_main
+                                        LINKER:--allow-shlib-undefined)
   endif()
   target_link_options(${name} PRIVATE -nodefaultlibs "-L${TENSORBUS_LINK_LIBRARIES}")
   target_link_libraries(

@@ -6,6 +6,7 @@ import fcntl
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,8 @@ from support.warm import Warm
 if TYPE_CHECKING:
     from support.loops import Run
 
+# The program `tensorbus` of the tests' build runs `tensorbus-python`, which is beside this Python.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 # The processes that the tests start would inherit that a shell in the background ignores SIGINT,
 # and nohup SIGHUP.
 signal.signal(signal.SIGINT, signal.default_int_handler)

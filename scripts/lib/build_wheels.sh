@@ -72,7 +72,8 @@ build_wheel() { # build_wheel PLATFORM VERSION PYTHON: prints the wheel
     -D SKBUILD_DATA_DIR="$stage/$(basename "$wheel_metadata" .dist-info).data/data" \
     -D SKBUILD_SCRIPTS_DIR="$stage/$(basename "$wheel_metadata" .dist-info).data/scripts" \
     -D SKBUILD_SOABI="cpython-${version//./}-$(machine_of "$platform")-linux-gnu" \
-    -D SKBUILD_SOSABI=abi3 -D TENSORBUS_BUILD_COMMAND=ON -D TENSORBUS_BUILD_PYTHON=ON -D TENSORBUS_BUILD_STUB=OFF \
+    -D SKBUILD_SOSABI=abi3 -D TENSORBUS_BUILD_COMMAND=ON -D TENSORBUS_BUILD_PYTHON=ON \
+    -D TENSORBUS_BUILD_STUB=OFF \
     -D TENSORBUS_STABLE_ABI=$stable -D Python_EXECUTABLE="$3" \
     -D Python_INCLUDE_DIR="$("$3" -c 'import sysconfig; print(sysconfig.get_path("include"))')" \
     -D nanobind_ROOT="$(python -m nanobind --cmake_dir)"
@@ -87,10 +88,12 @@ build_wheel() { # build_wheel PLATFORM VERSION PYTHON: prints the wheel
   logged "$name-pack" python scripts/lib/pack_wheel.py "$stage" "$wheel_metadata" \
     "$tag-linux_$(machine_of "$platform")" "$folder/dist"
   # It is only to look whether the name is deserved: nothing may be grafted or patched. It does not
-  # see that the program finds the library of the wheel, once it is installed.
+  # see that the program finds the library of the wheel, once it is installed; that the extension
+  # does, scripts/lib/smoke.py tells.
   rm -rf "$folder/audited"
   logged "$name-audit" auditwheel_for "$(machine_of "$platform")" repair --plat "$platform" \
-    --only-plat --exclude libtensorbus.so.0 --wheel-dir "$folder/audited" "$folder/dist/"*"-$tag-linux_"*.whl
+    --only-plat --exclude libtensorbus.so.0 --wheel-dir "$folder/audited" \
+    "$folder/dist/"*"-$tag-linux_"*.whl
   if [[ $stable == ON ]]; then
     logged "$name-abi3" python -m abi3audit --strict "$folder/audited/"*.whl
   fi

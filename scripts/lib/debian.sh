@@ -44,8 +44,8 @@ make_debian() {
   say "debootstrap of $codename from $uri"
   rm -rf --one-file-system "$fresh"
   mkdir -p "$fresh"
-  logged debootstrap debootstrap --variant=minbase --include="${packages:-ca-certificates,python3}" \
-    "$codename" "$fresh" "$uri"
+  logged debootstrap debootstrap --variant=minbase \
+    --include="${packages:-ca-certificates,python3}" "$codename" "$fresh" "$uri"
   copy_network_settings
   copy_checkout
 }

@@ -1,5 +1,5 @@
-"""Prints the newest glibc and libstdc++ that a wheel's objects and programs ask for, and fails if one of
-them is newer than the tag manylinux_2_28 allows.
+"""Prints the newest glibc and libstdc++ that a wheel's objects and programs need, and fails if one
+is newer than the tag manylinux_2_28 allows.
 
     python scripts/lib/needed_versions.py WHEEL
 

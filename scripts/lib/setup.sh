@@ -60,8 +60,8 @@ install_debian_packages() {
 
 has_header() { echo "#include <$1>" | g++ -std=c++20 -fsyntax-only -x c++ - 2>/dev/null; }
 
-# setup_system [HEADER PACKAGE]...: a compiler, CLI11, Python with what builds and environments need,
-# and the packages whose header is missing.
+# setup_system [HEADER PACKAGE]...: a compiler, CLI11, Python with what builds and environments
+# need, and the packages whose header is missing.
 setup_system() {
   local missing=()
   python=$(python3 -c 'import os, sys; print(os.path.realpath(sys._base_executable))') || die "python3 is missing"

@@ -13,7 +13,8 @@ if command -v python3; then exit 1; fi
 
 say "install"
 # A folder of packages: apt takes what depends on what from it.
-DEBIAN_FRONTEND=noninteractive apt-get -qq -y install /debs/*.deb >install.log || { cat install.log && exit 1; }
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq -y install /debs/*.deb >install.log || { cat install.log && exit 1; }
 dpkg --list 'libtensorbus*' tensorbus-tools | grep '^ii'
 [[ $(tensorbus --version) == "tensorbus $1" ]]
 

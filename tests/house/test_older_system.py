@@ -171,15 +171,19 @@ int main(int count, char** arguments) {
 """
 
 
-def test_a_program_has_its_constructors_run_by_each_glibc(
-    libraries: Path, tmp_path: Path
-) -> None:
-    """An older glibc runs what it is given, a newer one what the file says: here both do the same."""
+def test_a_program_has_its_constructors_run_by_each_glibc(libraries: Path, tmp_path: Path) -> None:
+    """An older glibc runs what it is given, a newer one what the file says."""
     (tmp_path / "command.cpp").write_text(COMMAND)
     sources = sorted((ROOT / "src/older_system").rglob("*.cpp"))
     # As in cmake/TensorbusOlderSystem.cmake.
     build = (
-        *("g++", "-std=c++20", "-O2", "-Wl,--wrap=__libc_start_main", "-Wl,--allow-shlib-undefined"),
+        *(
+            "g++",
+            "-std=c++20",
+            "-O2",
+            "-Wl,--wrap=__libc_start_main",
+            "-Wl,--allow-shlib-undefined",
+        ),
         *(tmp_path / "command.cpp", *sources, "-o", tmp_path / "command", *options_of(libraries)),
     )
     subprocess.run(build, check=True, timeout=100)

@@ -22,7 +22,7 @@ def run(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="tensorbus",
         description="Tensors from one process to another, by reference.",
-        epilog=f"All other commands need more packages: {EXTRA}",
+        epilog=f"The other commands in Python need more packages: {EXTRA}",
     )
     parser.add_argument("--version", action="version", version=f"tensorbus {version}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

@@ -1,8 +1,7 @@
-// Start of a program, for the command of a wheel. From 2.34 on glibc runs the constructors of a
-// program itself, and what is linked at the start of a program here (crt1.o) leaves it to it: it
-// passes no function to __libc_start_main. An older glibc then runs none. So a function is passed:
-// every glibc calls it. The linker redirects the call here (--wrap,
-// cmake/TensorbusOlderSystem.cmake).
+// Start of a program, for the command of a wheel. A glibc older than 2.34 runs the constructors of
+// a program by a function that crt1.o passes to __libc_start_main. The crt1.o of this system passes
+// none, because a newer glibc finds the constructors itself. Here a function is passed; every glibc
+// calls it. The linker redirects the call to this file (--wrap, cmake/TensorbusOlderSystem.cmake).
 
 extern "C" {
 

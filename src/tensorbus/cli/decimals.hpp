@@ -10,8 +10,8 @@ namespace tensorbus::cli {
 // `is_scientific`, "1.25e+01". The number is finite.
 std::string fewest_digits(double number, bool is_scientific);
 
-// Returns a number with digits, a sign in front that is no plus, a point and an exponent; NaN for
-// other text. One that is too large is infinite.
+// Returns the number in a text such as "-1.5e3"; NaN for other text, "+1" and " 1" too. A number
+// that is too large is infinite.
 double decimal_in(const std::string& text);
 
 }  // namespace tensorbus::cli

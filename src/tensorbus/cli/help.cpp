@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <sstream>
 #include <string>
 #include <utility>
 
@@ -32,6 +31,14 @@ std::string wrapped(const std::string& text, std::size_t columns) {
 
 }  // namespace
 
+// As in CLI::Formatter; versions from 2.5 on would wrap the examples.
+std::string Help::make_help(const CLI::App* command, std::string name,
+                            CLI::AppFormatMode mode) const {
+  return make_description(command) + make_usage(command, std::move(name)) +
+         make_positionals(command) + make_groups(command, mode) + make_subcommands(command, mode) +
+         '\n' + make_footer(command);
+}
+
 std::string Help::make_usage(const CLI::App* command, std::string name) const {
   std::string usage = CLI::Formatter::make_usage(command, std::move(name));
   return usage.insert(usage.find_last_not_of('\n') + 1, words_);
@@ -43,10 +50,16 @@ std::string Help::make_description(const CLI::App* command) const {
 
 std::string Help::make_subcommand(const CLI::App* command) const {
   const std::string about = command->get_description();
-  std::ostringstream line;
-  CLI::detail::format_help(line, command->get_name(),
-                           wrapped(about.substr(0, about.find('\n')), kColumns - kNames), kNames);
-  return line.str();
+  std::string name = "  " + command->get_name();
+  name.resize(std::max(name.size() + 1, kNames), ' ');
+  const std::string lines = wrapped(about.substr(0, about.find('\n')), kColumns - kNames);
+  std::string text = name;
+  for (const char each : lines)
+    if (each == '\n')
+      text.append("\n").append(kNames, ' ');
+    else
+      text += each;
+  return text + '\n';
 }
 
 std::string Help::make_option_desc(const CLI::Option* option) const {

@@ -6,12 +6,14 @@
 
 namespace tensorbus::cli {
 
-// The help of commands: lines of at most 100 characters, and of a command in a list only the first
-// sentences.
+// The help of commands, with lines of at most 100 characters. A list of commands has the first line
+// of the description of each.
 class Help : public CLI::Formatter {
  public:
   //   words   what the usage shows after the options, of a command that does not declare its words
   explicit Help(std::string words = "") : words_(std::move(words)) {}
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override;
   std::string make_usage(const CLI::App* command, std::string name) const override;
   std::string make_description(const CLI::App* command) const override;
   std::string make_subcommand(const CLI::App* command) const override;

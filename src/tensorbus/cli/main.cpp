@@ -13,6 +13,7 @@
 #include <string_view>
 #include <tensorbus/values/error.hpp>
 #include <tensorbus/version.hpp>
+#include <vector>
 
 #include "tensorbus/cli/commands.hpp"
 #include "tensorbus/cli/completion.hpp"
@@ -68,11 +69,29 @@ void print_lines(std::string_view text) {
   }
 }
 
+// Returns why a command line is wrong that ends before a command, or has a word that is none.
+std::string missing_command(const CLI::App& all, const std::string& why) {
+  const CLI::App* group = &all;
+  std::string names = "tensorbus";
+  while (!group->get_subcommands().empty()) {
+    group = group->get_subcommands().front();
+    names += ' ' + group->get_name();
+  }
+  if (group->get_require_subcommand_min() == 0) return why;  // an argument is missing
+  const std::vector<std::string> words = group->remaining();
+  if (words.empty()) return "a command is missing: see " + names + " --help";
+  const std::string kind = words.front().starts_with('-') ? "option '" : "command '";
+  return "there is no " + kind + words.front() + "': see " + names + " --help";
+}
+
 int parse(CLI::App& all, int count, const char* const* arguments) {
   try {
     all.parse(count, arguments);
     flush();
     return 0;
+  } catch (const CLI::RequiredError& error) {
+    print_error(shown(missing_command(all, error.what())));
+    return kUsage;
   } catch (const CLI::ParseError& error) {
     std::ostringstream out;
     std::ostringstream errors;

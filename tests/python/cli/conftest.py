@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pytest
 
 from support.screens.commands import Done, Tensorbus, run_program
 from tensorbus._cli.command import main
-
-collect_ignore_glob = [] if find_spec("typer") else ["*"]
 
 
 @pytest.fixture
@@ -21,6 +17,7 @@ def tensorbus() -> Tensorbus:
 @pytest.fixture
 def in_python(capsys: pytest.CaptureFixture[str]) -> Tensorbus:
     """Runs a command that is in Python, in this process."""
+    pytest.importorskip("typer", reason="typer is not installed")
 
     def run(*arguments: str) -> Done:
         capsys.readouterr()

@@ -19,6 +19,8 @@ from support.screens.command_world import IN_PYTHON
 from support.screens.commands import Tensorbus, program
 from tensorbus._cli import app, command, plain
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 ALL = [
     "topic list",
     "topic info",

@@ -26,6 +26,8 @@ from support.screens.command_world import (
     world,
 )
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 pytestmark = pytest.mark.slow
 
 CONFIG = "import sys; from tensorbus._cli.config import main; sys.exit(main())"

@@ -17,6 +17,8 @@ from support.harness import PATIENCE, here_first
 from support.repository import ROOT
 from support.screens.commands import program
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 SCRIPT = ROOT / "src/tensorbus/cli/completion/tensorbus.bash"
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="bash is not installed")

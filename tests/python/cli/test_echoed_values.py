@@ -112,6 +112,14 @@ def test_values_are_shown_as_python_writes_them(name: str, form: str, tensorbus:
     assert steady(shown.out) == ECHOED[name][form]
 
 
+@pytest.mark.parametrize("number", [2.0**-24, -(2.0**-44), 2.0**89, 5e-324, 9.999e22, 0.3])
+def test_floats_have_the_fewest_digits(number: float, tensorbus: Tensorbus) -> None:
+    with tb.Publisher("topic", history=1) as publisher:
+        publisher.publish(number)
+        shown = tensorbus("topic", "echo", "topic", "--once").lines[1]
+    assert shown == [repr(number)]
+
+
 @pytest.mark.parametrize(
     ("field", "cell"),
     [

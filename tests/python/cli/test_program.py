@@ -54,6 +54,22 @@ def test_a_process_that_does_not_reply_is_named_once(
     assert silent["memory"] is None
 
 
+def test_names_of_any_characters_are_shown_in_columns(tensorbus: Tensorbus) -> None:
+    """Wide ones take two columns, combining ones none; those that a terminal obeys are "?"."""
+    with tb.Publisher("größe/図像/a\x1b[31m\u202eb/e\u0301\u200b"), tb.Publisher("image"):
+        out = tensorbus("topic", "list").out
+    assert out.splitlines()[1:] == [
+        "größe/図像/a?[31m?b/e\u0301?                 1            0          ",
+        "image                                  1            0          ",
+    ]
+
+
+def test_a_wrong_word_is_named(tensorbus: Tensorbus) -> None:
+    assert "there is no command 'foo': see tensorbus topic --help" in tensorbus("topic", "foo").err
+    assert "a command is missing: see tensorbus topic --help" in tensorbus("topic").err
+    assert "there is no option '--nothing'" in tensorbus("--nothing").err
+
+
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [

@@ -16,6 +16,8 @@ import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.screens.commands import Tensorbus
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 np = pytest.importorskip("numpy", reason="NumPy is not installed")
 
 PUB = ("topic", "pub", "topic")

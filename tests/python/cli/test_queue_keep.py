@@ -16,6 +16,8 @@ import pytest
 import tensorbus as tb
 from support.harness import PATIENCE, Elsewhere, hear, tell
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 
 @contextmanager
 def keeper(*arguments: str) -> Iterator[Popen[str]]:

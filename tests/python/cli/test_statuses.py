@@ -11,6 +11,8 @@ import tensorbus as tb
 from support.screens.commands import Tensorbus
 from tensorbus._cli import process
 
+pytest.importorskip("typer", reason="typer is not installed")
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

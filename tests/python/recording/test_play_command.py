@@ -16,8 +16,6 @@ import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.screens.commands import Tensorbus
 
-pytest.importorskip("typer")
-
 COUNT = 5
 Plays = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 

@@ -19,8 +19,6 @@ import tensorbus as tb
 from support.harness import PATIENCE, eventually
 from support.screens.commands import run_program
 
-pytest.importorskip("typer")
-
 COUNT = 3
 PLAYING = "q ends it"
 

@@ -24,8 +24,6 @@ from support.harness import PATIENCE, eventually
 from support.mcap_files import read_mcap
 from support.screens.commands import Tensorbus
 
-pytest.importorskip("typer")
-
 Records = Callable[..., AbstractContextManager[subprocess.Popen[str]]]
 
 
@@ -88,6 +86,9 @@ def test_a_signal_ends_it_well(recording: Records, tmp_path: Path, number: signa
         with published("topic"):
             eventually(lambda: path.stat().st_size > 100_000)
             process.send_signal(number)
+            # Another one does not cut its end short.
+            for again in (number, signal.SIGINT, signal.SIGUSR1):
+                process.send_signal(again)
             out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
     found = tb.Recording(path)

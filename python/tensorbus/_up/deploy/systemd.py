@@ -144,7 +144,7 @@ def _problems(program: Program) -> Iterator[str]:
 
 
 def _tensorbus() -> list[str]:
-    script = Path(sys.executable).with_name("tensorbus")
+    script = Path(sys.executable).with_name("tensorbus-python")
     # With -m, a module in the process's folder could take the place of one of Python's own.
     return [str(script)] if script.exists() else [sys.executable, "-m", "tensorbus"]
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <tensorbus/values/value.hpp>
 
-// Values as text, as Python writes them (`repr`), so that both commands print the same.
+// Values as text, as Python writes them (`repr`).
 namespace tensorbus::cli {
 
 // The shortest text that gives the same number, with a point or an exponent: "1.5", "1e+22", "nan".
