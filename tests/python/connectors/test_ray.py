@@ -116,7 +116,7 @@ def test_a_program_prints_what_its_page_shows(
         check=False,
         timeout=START,
     )
-    assert (done.returncode, done.stdout) == (0, output), done.stderr
+    assert (done.returncode, done.stdout) == (0, output), done.stderr + driver.logs()
 
 
 def test_the_pipeline_of_the_page_answers(driver: Driver, tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ class Driver:
         if address:
             settings["RAY_ADDRESS"] = address
         self._process = self._elsewhere.start(serve, env=settings, machine=machine)
-        self.env = {**settings, "RAY_ADDRESS": self._process.hear(START)}
+        address, self._logs = self._process.hear(START)
+        self.env = {**settings, "RAY_ADDRESS": address}
         """The environment of other drivers of this instance."""
 
     def run(self, module: str, function: str, *arguments: object) -> None:
@@ -67,6 +68,12 @@ class Driver:
         self._process.tell((module, function, arguments))
         failed = self._process.hear(START)
         assert not failed, failed
+
+    def logs(self) -> str:
+        """The last lines that each worker of the driver's own Ray instance has written."""
+        found = sorted(Path(self._logs).glob("*/logs/*worker-*")) if self._logs else []
+        texts = [(path.name, path.read_text(errors="replace").splitlines()) for path in found]
+        return "\n".join(f"== {name}\n" + "\n".join(lines[-20:]) for name, lines in texts if lines)
 
     def finish(self) -> None:
         """Ends Ray and the driver."""
@@ -97,7 +104,8 @@ def serve() -> None:
                 raise
     try:
         address = ray.get_runtime_context().gcs_address
-        print(repr(address), file=replies, flush=True)
+        logs = f"{os.environ['RAY_TMPDIR']}/ray" if own else ""
+        print(repr((address, logs)), file=replies, flush=True)
         while True:
             module, name, arguments = hear()
             failed = ""
