@@ -33,7 +33,8 @@ def _run(given: list[str]) -> int | None:
             print(f"tensorbus {first}: needs more packages: {plain.EXTRA}", file=sys.stderr)
             return 1
         return plain.run(given)
-    from typer.completion import completion_init  # here: it takes as long as all of Tensorbus
+    # Here: typer takes as long to import as all of Tensorbus.
+    from typer._completion_classes import completion_init
 
     from tensorbus._cli.app import app
 
