@@ -187,7 +187,8 @@ class Transport(TensorTransportManager):
             )
             assert isinstance(tensors, list)
             return tensors
-        except Timeout:
+        except Timeout:  # Ray may have given up before: its own error has no reason
+            _log.warning("%s: its source did not reply in %g seconds", obj_id, limit)
             raise
         except Closed as error:
             if here:
